@@ -1,12 +1,10 @@
 package main
 
-// acp.go owns the ACP front: the client's stream, the handshake, how Codex is logged in and out (the methods of
-// authenticate, the page that a person opens), the requests that are open on the stream with the waiters behind them,
-// and the way to their answers, with the reading of parameters and the one place where an error of the hub becomes one
-// of ACP. The composition root makes one front, gives it the hub's functions and calls run; the hub calls it back as a
-// front, the child's driver with the ends of logins. It must never wait on the reading goroutine, answer a request
-// twice, or leave one unanswered: ACP wants an answer to cancelled requests too. An API key is never written anywhere
-// but to Codex.
+// acp.go owns the ACP front: the client's stream, the handshake, the requests that are open on the stream with the
+// waiters behind them, and the way to their answers, with the reading of parameters and the one place where an error of
+// the hub becomes one of ACP. The composition root makes one front, gives it the hub's functions and calls run; the hub
+// calls it back as a front, the child's driver with the ends of logins. It must never wait on the reading goroutine,
+// answer a request twice, or leave one unanswered: ACP wants an answer to cancelled requests too.
 
 import (
 	"cmp"
@@ -16,7 +14,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,7 +55,6 @@ type acpFront struct {
 	endLife  context.CancelFunc
 	logins   acpLogins
 	sessions acpSessions
-	kept     acpKept
 	models   acpModels
 
 	mu      sync.Mutex                    // guards the fields below
@@ -91,7 +87,7 @@ func newACPFront(o acpOptions) *acpFront {
 	f := &acpFront{acpOptions: o, calls: map[string]*acpCall{}, waiters: map[waiterID]func(turnResult){}}
 	f.logins = acpLogins{f: f, waiting: map[chan acpLoginEnd]bool{}}
 	f.sessions = acpSessions{f: f, byID: map[string]*acpSession{}, byAgent: map[string]*acpSession{}}
-	f.kept, f.models = acpKept{f}, acpModels{f: f}
+	f.models = acpModels{f: f}
 	f.life, f.endLife = context.WithCancel(context.Background())
 	f.connect("acp", o.clientOptions, peerOptions{mode: framingNewline, nullID: true, budget: acpBudget,
 		handle: f.dispatch})
@@ -151,42 +147,39 @@ func (f *acpFront) handle(c *acpCall, params json.RawMessage) *rpcError {
 		return badParams("params of %s must be an object, not %s", c.method, kindWord(params))
 	}
 	switch c.method {
+	case "session/load", "session/resume", "session/list", "session/delete", "session/fork", "session/set_title":
+		if !f.Kept {
+			return noMethod(c.method + " (persist_threads = false: sessions end with this process)")
+		}
+	}
+	switch c.method {
 	case "initialize":
 		return f.initialize(c, params)
 	case "authenticate":
 		return f.logins.authenticate(c, params)
 	case "logout":
 		return f.logins.logout(c)
-	case "session/new":
+	case "session/new", "session/fork":
 		return f.sessions.makeNew(c, params)
-	case "session/close":
+	case "session/load", "session/resume":
+		return f.sessions.reopen(c, params)
+	case "session/close", "session/delete":
 		return f.sessions.close(c, params)
+	case "session/list":
+		return f.sessions.list(c, params)
+	case "session/set_title":
+		return f.sessions.setTitle(c, params)
 	case "session/prompt", methodSteering, "session/set_config_option", "session/set_mode":
 		s, e := f.sessions.of(params)
 		switch {
 		case e != nil:
 			return e
-		case c.method == "session/prompt", c.method == methodSteering:
-			return s.queue.takePrompt(c, params)
+		case c.method == "session/set_config_option":
+			return s.options.setOption(c, params)
 		case c.method == "session/set_mode":
 			return s.options.setMode(c, params)
 		}
-		return s.options.setOption(c, params)
-	case "session/load", "session/resume", "session/list", "session/delete", "session/fork", "session/set_title":
-		if !f.Kept {
-			return noMethod(c.method + " (persist_threads = false: sessions end with this process)")
-		}
-		switch c.method {
-		case "session/list":
-			return f.kept.list(c, params)
-		case "session/set_title":
-			return f.kept.setTitle(c, params)
-		case "session/delete":
-			return f.sessions.close(c, params)
-		case "session/fork":
-			return f.sessions.makeNew(c, params)
-		}
-		return f.sessions.reopen(c, params)
+		return s.queue.takePrompt(c, params)
 	}
 	return noMethod(c.method)
 }
@@ -424,14 +417,67 @@ func kindWord(raw json.RawMessage) string {
 	return "missing"
 }
 
-// paramText is a string that must be there.
-func paramText(params json.RawMessage, name string) (string, *rpcError) {
-	raw := rawField(params, name)
-	s, ok := rawString(raw)
-	if !ok {
-		return "", badKind(name, "a string", raw)
+// acpParams reads the parameters of a request.
+type acpParams struct {
+	raw json.RawMessage
+	e   *rpcError // the first thing that is wrong with them
+}
+
+func (p *acpParams) refuse(format string, args ...any) {
+	if p.e == nil {
+		p.e = badParams(format, args...)
 	}
-	return s, nil
+}
+
+// text is a string that must be there.
+func (p *acpParams) text(name string) string {
+	raw := rawField(p.raw, name)
+	s, ok := rawString(raw)
+	if !ok && p.e == nil {
+		p.e = badKind(name, "a string", raw)
+	}
+	return s
+}
+
+// session is the sessionId.
+func (p *acpParams) session() string {
+	id := p.text("sessionId")
+	if id == "" {
+		p.refuse("sessionId is empty: it must be one that session/new or session/list gave")
+	}
+	return id
+}
+
+// dir is the cwd, absolute and clean.
+func (p *acpParams) dir() string {
+	dir := p.text("cwd")
+	if !filepath.IsAbs(dir) {
+		p.refuse("cwd %q is not an absolute path: send the full path of the project's directory", shortName(dir))
+	}
+	return filepath.Clean(dir)
+}
+
+// opening is what session/new, load and resume have in common: the working directory, absolute and clean, further
+// directories, and the MCP servers as the client wrote them, an array or nothing.
+func (p *acpParams) opening() (cwd string, roots []string, servers json.RawMessage) {
+	cwd = p.dir()
+	list := rawField(p.raw, "additionalDirectories")
+	if !isNull(list) && rawKind(list) != '[' {
+		p.refuse("additionalDirectories must be an array of absolute paths, not %s", kindWord(list))
+	}
+	eachElement(list, func(el json.RawMessage) {
+		dir, ok := rawString(el)
+		if !ok {
+			p.refuse("additionalDirectories[%d] must be a string, not %s", len(roots), kindWord(el))
+		} else if !filepath.IsAbs(dir) {
+			p.refuse("additionalDirectories[%d] %q is not an absolute path", len(roots), shortName(dir))
+		}
+		roots = append(roots, filepath.Clean(dir))
+	})
+	if servers = rawField(p.raw, "mcpServers"); !isNull(servers) && rawKind(servers) != '[' {
+		p.refuse("mcpServers must be an array of MCP servers, not %s", kindWord(servers))
+	}
+	return cwd, roots, servers
 }
 
 // badKind refuses a parameter that is missing or not what it must be.
@@ -440,28 +486,6 @@ func badKind(name, want string, raw json.RawMessage) *rpcError {
 		return badParams("%s is missing: it must be %s", name, want)
 	}
 	return badParams("%s must be %s, not %s", name, want, kindWord(raw))
-}
-
-// paramSession is the sessionId.
-func paramSession(params json.RawMessage) (string, *rpcError) {
-	id, e := paramText(params, "sessionId")
-	if e == nil && id == "" {
-		e = badParams("sessionId is empty: it must be one that session/new or session/list gave")
-	}
-	return id, e
-}
-
-// paramDir is the cwd, absolute and clean.
-func paramDir(params json.RawMessage) (string, *rpcError) {
-	dir, e := paramText(params, "cwd")
-	switch {
-	case e != nil:
-		return "", e
-	case !filepath.IsAbs(dir):
-		return "", badParams("cwd %q is not an absolute path: send the full path of the project's directory",
-			shortName(dir))
-	}
-	return filepath.Clean(dir), nil
 }
 
 // noSession refuses an id that no open session has.
@@ -526,235 +550,23 @@ func (f *acpFront) acpError(e *rpcError) *rpcError {
 
 // acpAdvice is what somebody with an editor can do about an error, behind the words for what happened.
 func acpAdvice(e *rpcError) string {
-	switch e.Remedy {
-	case remedyNewChild:
-		return ". The session is kept: the next prompt starts Codex again"
-	case remedyReopen:
-		return "; the next prompt opens it again"
-	case remedyRestart:
-		return ": start it again and load the session"
-	case remedyGoOn:
-		advice := ". The session keeps its context: the next prompt goes on"
-		if limit := stringField(e.Data, "limit"); limit != "" {
-			advice += ", " + limit + " in the configuration sets the limit"
-		}
-		if partial := stringField(e.Data, "partial"); partial != "" {
-			advice += ". Its answer so far: " + partial
-		}
+	advice := map[remedy]string{
+		remedyNewChild: ". The session is kept: the next prompt starts Codex again",
+		remedyGoOn:     ". The session keeps its context: the next prompt goes on",
+		remedyReopen:   "; the next prompt opens it again",
+		remedyRestart:  ": start it again and load the session",
+		remedyHeld:     "; close it there, or wait until it is closed",
+		remedyFind:     "; the list of sessions tells which there are",
+		remedyRoom:     "; close one of them first",
+	}[e.Remedy]
+	if e.Remedy != remedyGoOn {
 		return advice
-	case remedyHeld:
-		return "; close it there, or wait until it is closed"
-	case remedyFind:
-		return "; the list of sessions tells which there are"
-	case remedyRoom:
-		return "; close one of them first"
-	case remedyNone, remedyLogin:
 	}
-	return ""
-}
-
-const (
-	authAPIKey   = "openai-api-key"
-	authChatGPT  = "chatgpt"
-	authTerminal = "codex-login"
-
-	// loginLimit is how long a person may take to log in.
-	loginLimit = 10 * time.Minute
-	// loginEnds is how many ends of logins are kept for one that doesn't know its own id yet.
-	loginEnds = 10
-)
-
-// acpLogins are the ways to log Codex in.
-type acpLogins struct {
-	f *acpFront
-
-	mu      sync.Mutex                // guards the field below
-	waiting map[chan acpLoginEnd]bool // logins that wait for a person
-}
-
-// acpLoginEnd is how a login ended, as Codex tells it.
-type acpLoginEnd struct {
-	id, err string
-	success bool
-}
-
-// methods are the ways to log in, each with its type, as the registry of ACP agents wants it. The terminal's is for
-// clients that run it.
-func (l *acpLogins) methods() []any {
-	key := "Uses the key in CODEX_API_KEY or OPENAI_API_KEY of the agent's environment"
-	if l.apiKey() == "" {
-		key += "; neither is set now"
+	if limit := stringField(e.Data, "limit"); limit != "" {
+		advice += ", " + limit + " in the configuration sets the limit"
 	}
-	all := []any{
-		map[string]any{"type": "agent", "id": authChatGPT, "name": "Log in with ChatGPT",
-			"description": "Opens a page in your browser and uses your ChatGPT plan"},
-		map[string]any{"type": "agent", "id": authAPIKey, "name": "Use an OpenAI API key", "description": key},
+	if partial := stringField(e.Data, "partial"); partial != "" {
+		advice += ". Its answer so far: " + partial
 	}
-	if l.f.client().terminalAuth {
-		// Clients append the args to the command that starts us, older ones put
-		// them in its place: main.go understands both.
-		all = append(all, map[string]any{"type": "terminal", "id": authTerminal,
-			"name": "Run codex login in a terminal", "args": []string{"acp", "login"},
-			"description": "Logs Codex in with ChatGPT, a device code or an API key"})
-	}
-	return all
-}
-
-func (l *acpLogins) apiKey() string {
-	return strings.TrimSpace(cmp.Or(l.f.Env("CODEX_API_KEY"), l.f.Env("OPENAI_API_KEY")))
-}
-
-// required is the error that has a client show its user how to log in; words say
-// what is wrong, "" that nobody is logged in.
-func (l *acpLogins) required(words string) *rpcError {
-	if words == "" {
-		words = "Codex is not logged in, or its login was refused: log in by one of the ways that your editor offers"
-	}
-	return &rpcError{Code: codeAuthRequired, Message: words, Data: toJSON(map[string]any{"authMethods": l.methods()})}
-}
-
-// check asks Codex whether it can work for anybody, and waits for the answer.
-func (l *acpLogins) check(ctx context.Context) *rpcError {
-	raw, e := l.f.catalog(ctx, "account", "")
-	switch {
-	case l.f.status().Backend == "mcp-server":
-		return errOnlyAppServer()
-	case e != nil:
-		return l.f.acpError(e)
-	case isNull(rawField(raw, "account")) && rawKind(rawField(raw, "requiresOpenaiAuth")) == 't':
-		return l.required("")
-	}
-	return nil
-}
-
-// authenticate logs Codex in by one of the methods.
-func (l *acpLogins) authenticate(c *acpCall, params json.RawMessage) *rpcError {
-	id, e := paramText(params, "methodId")
-	if e != nil {
-		return e
-	}
-	switch id {
-	case authAPIKey:
-		key := l.apiKey()
-		if key == "" {
-			return l.required("neither CODEX_API_KEY nor OPENAI_API_KEY is set in the agent's environment: " +
-				"set one where your editor starts atm-agent-mcp, or log in another way")
-		}
-		return l.f.work(c, func(ctx context.Context) (any, *rpcError) {
-			_, e := l.f.account(ctx, "login", map[string]any{"type": "apiKey", "apiKey": key})
-			return nil, l.failed(e)
-		})
-	case authChatGPT:
-		return l.f.work(c, func(ctx context.Context) (any, *rpcError) { return nil, l.byPage(ctx, c) })
-	case authTerminal:
-		return badParams("methodId %q is for a terminal: run `atm-agent-mcp acp login` there, then go on", authTerminal)
-	}
-	return badParams("methodId %q is none of %s, %s", shortName(id), authChatGPT, authAPIKey)
-}
-
-func (l *acpLogins) logout(c *acpCall) *rpcError {
-	return l.f.work(c, func(ctx context.Context) (any, *rpcError) {
-		_, e := l.f.account(ctx, "logout", nil)
-		return nil, l.f.acpError(e)
-	})
-}
-
-// failed is why a login did not come about, nil where it did.
-func (l *acpLogins) failed(e *rpcError) *rpcError {
-	if e == nil {
-		return nil
-	}
-	out := l.f.acpError(e)
-	if out.Code == codeInvalidParams || out.Code == codeInternal && stringField(e.Data, "error_source") == "child" {
-		out = l.required(out.Message)
-	}
-	return out
-}
-
-// onAccount takes what Codex tells of logins, on the reading goroutine of the child.
-func (l *acpLogins) onAccount(method string, params json.RawMessage) {
-	if method != "account/login/completed" {
-		return
-	}
-	end := acpLoginEnd{id: stringField(params, "loginId"), err: stringField(params, "error"),
-		success: rawKind(rawField(params, "success")) == 't'}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for ends := range l.waiting {
-		select {
-		case ends <- end:
-		default: // full of the ends of other logins
-		}
-	}
-}
-
-// byPage logs in by a page in the user's browser, and waits for the user.
-func (l *acpLogins) byPage(ctx context.Context, c *acpCall) *rpcError {
-	ends := make(chan acpLoginEnd, loginEnds)
-	l.mu.Lock()
-	l.waiting[ends] = true
-	l.mu.Unlock()
-	defer func() {
-		l.mu.Lock()
-		delete(l.waiting, ends)
-		l.mu.Unlock()
-	}()
-	raw, e := l.f.account(ctx, "login", map[string]any{"type": "chatgpt"})
-	if e != nil {
-		return l.failed(e)
-	}
-	id, url := stringField(raw, "loginId"), stringField(raw, "authUrl")
-	if url == "" {
-		return l.required("Codex gave no page to log in at: log in by another of the ways that your editor offers")
-	}
-	refused := l.showPage(c, id, url)
-	limit := time.NewTimer(loginLimit)
-	defer limit.Stop()
-	why := ""
-	for why == "" {
-		select {
-		case end := <-ends:
-			switch {
-			case end.id != "" && end.id != id:
-			case !end.success:
-				return l.required("the login did not succeed: " + cmp.Or(end.err, "Codex gave no reason"))
-			default:
-				if l.f.client().urlElicitation {
-					l.f.p.notify("elicitation/complete", map[string]any{"elicitationId": id})
-				}
-				return nil
-			}
-		case <-refused:
-			why = "the login was declined"
-		case <-limit.C:
-			why = fmt.Sprintf("nobody logged in within %s", loginLimit)
-		case <-ctx.Done():
-			why = "the login was cancelled"
-		}
-	}
-	stop, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer done()
-	if _, e := l.f.account(stop, "cancelLogin", map[string]any{"loginId": id}); e != nil {
-		l.f.Log.Debug("the login could not be cancelled", "err", e)
-	}
-	return l.required(why)
-}
-
-// showPage tells the user which page to open: by elicitation where the client takes it, else by a notice in its open
-// sessions and in the log. The channel is closed if the user won't.
-func (l *acpLogins) showPage(c *acpCall, id, url string) (refused chan struct{}) {
-	refused = make(chan struct{})
-	const words = "Log Codex in with ChatGPT: open the page in your browser"
-	l.f.Log.Warn("open this page in a browser to log Codex in", "url", url)
-	if !l.f.client().urlElicitation {
-		l.f.sessions.each(func(s *acpSession) { s.notice("info", words, url) })
-		return refused
-	}
-	l.f.p.call("elicitation/create", map[string]any{"mode": "url", "elicitationId": id, "url": url, "message": words,
-		"requestId": c.id}, 0, func(result json.RawMessage, err error) {
-		if err == nil && stringField(result, "action") != "accept" {
-			close(refused)
-		}
-	})
-	return refused
+	return advice
 }

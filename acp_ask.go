@@ -62,7 +62,7 @@ func (o *acpAsk) askQuestion() bool {
 		o.announce()
 		s.enc.decide(q, deny, "it asks for a secret, which a form of the editor must not carry, so it was declined; "+
 			"give the agent the secret another way, as in a file or a variable of its environment")
-		f.decide(q.id, decider{byUs, "a secret can't be asked for over ACP"}, deny, nil)
+		f.decide(o.a.AgentID, q.id, decider{byUs, "a secret can't be asked for over ACP"}, deny, nil)
 		return true
 	}
 	request := acpElicitation{Session: s.id, Message: questionMessage(q)}
@@ -115,7 +115,7 @@ func (o *acpAsk) conclude(v acpVerdict) {
 		"decision", d.String(), "latency_ms", time.Since(o.since).Milliseconds())
 	o.s.enc.decide(&o.q, d, v.words)
 	if !v.stop {
-		f.decide(o.q.id, v.by, d, v.answers)
+		f.decide(o.a.AgentID, o.q.id, v.by, d, v.answers)
 		return
 	}
 	turn := o.q.turn
@@ -126,7 +126,7 @@ func (o *acpAsk) conclude(v acpVerdict) {
 	// first would let the turn go on, and be through before it is stopped.
 	f.interrupt(o.a.AgentID, turn, func(r interruptResult, e *rpcError) {
 		if e != nil || !r.Interrupted {
-			f.decide(o.q.id, v.by, deny, nil)
+			f.decide(o.a.AgentID, o.q.id, v.by, deny, nil)
 		}
 	})
 }

@@ -30,9 +30,7 @@ func acpSchema(t testing.TB) *jsonSchema {
 		var err error
 		s[i], err = loadSchema(filepath.Join(".cache", "acp-clients", "node_modules", "@agentclientprotocol", "sdk",
 			"schema", "v1", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		wantNil(t, err)
 	}
 	if s[0] == nil {
 		return nil

@@ -22,56 +22,47 @@ import (
 // mcpWait is how long /mcp waits for Codex, which (0.169) starts every server of the user's to ask it for its tools.
 const mcpWait = 30 * time.Second
 
-// acpCommand is one slash command: what clients show of it, and what it makes of the prompt that it begins. rest is
-// what stands behind the word.
+// acpCommand is one slash command: what clients show of it, and what becomes of the prompt that it begins. rest is what
+// stands behind the word.
 type acpCommand struct {
 	name, description string
 	hint              string // what may stand behind the word, "" for nothing
 	run               func(p *acpPrompt, rest string)
+	// says answers the prompt in place of run, without a turn.
+	says func(ctx context.Context, s *acpSession, rest string) string
 }
 
 // acpCommands are our own commands, in the order in which clients show them.
 func acpCommands() []acpCommand {
 	return []acpCommand{
-		{"review", "Review the changes that are not committed", "what to look for (optional)",
-			func(p *acpPrompt, rest string) {
+		{name: "review", description: "Review the changes that are not committed", hint: "what to look for (optional)",
+			run: func(p *acpPrompt, rest string) {
 				p.askReview(reviewTask{target: reviewUncommitted, instructions: rest})
 			}},
-		{"review-branch", "Review what this branch adds to another one",
-			"the other branch (default: the remote's default branch)",
-			func(p *acpPrompt, rest string) {
+		{name: "review-branch", description: "Review what this branch adds to another one",
+			hint: "the other branch (default: the remote's default branch)",
+			run: func(p *acpPrompt, rest string) {
 				base, more := splitWord(rest)
 				p.askReview(reviewTask{target: reviewBranch, base: base, instructions: more})
 			}},
-		{"review-commit", "Review a commit", "its id, branch or tag",
-			func(p *acpPrompt, rest string) {
+		{name: "review-commit", description: "Review a commit", hint: "its id, branch or tag",
+			run: func(p *acpPrompt, rest string) {
 				commit, more := splitWord(rest)
 				p.askReview(reviewTask{target: reviewCommit, commit: commit, instructions: more})
 			}},
-		{"plan", "Plan first: look around, ask and write a plan, in a read-only sandbox",
-			"what to plan (optional)", (*acpPrompt).planFirst},
-		{"compact", "Shorten the conversation's history to free context", "",
-			func(p *acpPrompt, _ string) { p.action, p.text, p.parts = actCompact, "", nil }},
-		{"fork", "Begin a new session with what this one holds", "",
-			func(p *acpPrompt, _ string) {
-				p.local = func(ctx context.Context) string { return p.s.f.kept.forkText(ctx, p.s) }
-			}},
-		{"rename", "Give the session another title", "the title",
-			func(p *acpPrompt, rest string) {
-				p.local = func(ctx context.Context) string { return p.s.f.kept.renameText(ctx, p.s, rest) }
-			}},
-		{"status", "Show who the agent is, what it runs with, its context and its mail", "",
-			func(p *acpPrompt, _ string) { p.local = func(context.Context) string { return statusText(p.s) } }},
-		{"mcp", "List the MCP servers and how they are", "",
-			func(p *acpPrompt, _ string) {
-				p.local = func(ctx context.Context) string { return mcpText(ctx, p.s) }
-			}},
-		{"logout", "Log Codex out, for every program that uses it here", "",
-			func(p *acpPrompt, _ string) {
-				p.local = func(ctx context.Context) string { return logoutText(ctx, p.s) }
-			}},
-		{"init", "Write an AGENTS.md that tells agents about this project", "what it should heed (optional)",
-			func(p *acpPrompt, rest string) {
+		{name: "plan", description: "Plan first: look around, ask and write a plan, in a read-only sandbox",
+			hint: "what to plan (optional)", run: (*acpPrompt).planFirst},
+		{name: "compact", description: "Shorten the conversation's history to free context",
+			run: func(p *acpPrompt, _ string) { p.action, p.text, p.parts = actCompact, "", nil }},
+		{name: "fork", description: "Begin a new session with what this one holds", says: forkText},
+		{name: "rename", description: "Give the session another title", hint: "the title", says: renameText},
+		{name: "status", description: "Show who the agent is, what it runs with, its context and its mail",
+			says: statusText},
+		{name: "mcp", description: "List the MCP servers and how they are", says: mcpText},
+		{name: "logout", description: "Log Codex out, for every program that uses it here", says: logoutText},
+		{name: "init", description: "Write an AGENTS.md that tells agents about this project",
+			hint: "what it should heed (optional)",
+			run: func(p *acpPrompt, rest string) {
 				p.text = initPrompt
 				if rest != "" {
 					p.text += "\n\nThe user adds:\n" + rest
@@ -151,11 +142,11 @@ func readSkills(raw json.RawMessage) (list []acpSkill) {
 
 // acpSkills are the skills of a session's directory, as Codex told them last.
 type acpSkills struct {
-	s     *acpSession
-	known chan struct{} // closed once they were looked for, or never will be
+	s *acpSession
 
 	mu      sync.Mutex // guards the fields below
 	list    []acpSkill
+	known   bool // they were looked for
 	told    bool // the client has the list of commands
 	looking bool // a goroutine looks
 	again   bool // what it finds may be old
@@ -192,9 +183,9 @@ func (k *acpSkills) fetch() {
 			k.s.put(availableCommands(list))
 		}
 		again, k.again = k.again, false
-		k.looking = again
+		k.looking, k.known = again, true
 		k.mu.Unlock()
-		k.close()
+		k.s.poke()
 	}
 }
 
@@ -211,24 +202,17 @@ func (k *acpSkills) event(e *event) {
 	}
 }
 
-// close lets those go who wait for the skills.
-func (k *acpSkills) close() {
+// areKnown reports that the skills were looked for.
+func (k *acpSkills) areKnown() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	select {
-	case <-k.known:
-	default:
-		close(k.known)
-	}
+	return k.known
 }
 
 // use has a prompt that begins with a skill's name bring the skill, beside the text as the user wrote it. It waits
 // until the skills are known.
 func (k *acpSkills) use(p *acpPrompt) {
-	select {
-	case <-k.known:
-	case <-k.s.f.life.Done():
-	}
+	k.s.await(p.ctx, k.areKnown)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, skill := range k.list {
@@ -270,8 +254,11 @@ func (p *acpPrompt) readCommand() {
 	_, rest, _ := splitCommand(p.text) // with what was attached, as text
 	for _, c := range acpCommands() {
 		if c.name == word {
-			p.queues = true
-			c.run(p, rest)
+			if p.queues = true; c.says != nil {
+				p.local = func(ctx context.Context) string { return c.says(ctx, p.s, rest) }
+			} else {
+				c.run(p, rest)
+			}
 			return
 		}
 	}
@@ -338,7 +325,7 @@ Then write, in short sections and only what you have seen to be so:
 No advice that holds for every project, nothing guessed, no secrets. Aim at less than two pages. Run the commands you name where that is cheap and safe, and say which you could not try. Change no other file.`
 
 // statusText answers /status. It reads no disk and waits for nothing.
-func statusText(s *acpSession) string {
+func statusText(_ context.Context, s *acpSession, _ string) string {
 	v := s.f.status()
 	var me sessionView
 	for _, a := range v.Agents {
@@ -421,7 +408,7 @@ func grouped(n int64) string {
 }
 
 // logoutText answers /logout. It waits for Codex.
-func logoutText(ctx context.Context, s *acpSession) string {
+func logoutText(ctx context.Context, s *acpSession, _ string) string {
 	if _, e := s.f.account(ctx, "logout", nil); e != nil {
 		return "Codex was not logged out: " + s.f.acpError(e).Message
 	}
@@ -430,7 +417,7 @@ func logoutText(ctx context.Context, s *acpSession) string {
 }
 
 // mcpText answers /mcp. It waits for Codex.
-func mcpText(ctx context.Context, s *acpSession) string {
+func mcpText(ctx context.Context, s *acpSession, _ string) string {
 	ctx, stop := context.WithTimeout(ctx, mcpWait)
 	defer stop()
 	return s.servers.text(s.f.catalog(ctx, "mcp", s.cwd))

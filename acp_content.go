@@ -78,25 +78,19 @@ func readBlock(raw json.RawMessage) (b acpBlock, why string) {
 	if rawKind(raw) != '{' {
 		return b, " must be a content block, an object with a type, not " + kindWord(raw)
 	}
-	kind, why := blockText(raw, "type", true)
-	if why != "" {
-		return b, why
-	}
-	switch kind {
+	r := acpBlockReader{raw: raw}
+	switch kind := r.text("type", true); kind {
 	case "text":
-		b.text, why = blockText(raw, "text", true)
+		b.text = r.text("text", true)
 	case "image":
-		b.image, why = readImage(raw)
+		b.image = r.image()
 	case "audio":
-		why = " is audio, which Codex doesn't take: send it as text"
+		r.refuse(" is audio, which Codex doesn't take: send it as text")
 	case "resource_link":
 		b.link = true
 		for _, name := range []string{"uri", "name", "title", "description", "mimeType"} {
 			must := name == "uri" || name == "name"
-			text, why := blockText(raw, name, must)
-			if why != "" {
-				return b, why
-			}
+			text := r.text(name, must)
 			if name == "mimeType" {
 				name = "mime"
 			}
@@ -108,94 +102,92 @@ func readBlock(raw json.RawMessage) (b acpBlock, why string) {
 			b.attrs = append(b.attrs, acpAttr{"size", string(size)})
 		}
 	case "resource":
-		if b, why = readResource(rawField(raw, "resource")); why != "" {
-			why = ".resource" + why
+		inside := acpBlockReader{raw: rawField(raw, "resource")}
+		if b = inside.resource(); inside.why != "" {
+			r.refuse(".resource%s", inside.why)
 		}
 	default:
-		why = fmt.Sprintf(".type %q is none of text, image, resource_link, resource", shortName(kind))
+		r.refuse(".type %q is none of text, image, resource_link, resource", shortName(kind))
 	}
-	return b, why
+	return b, r.why
 }
 
-// blockText reads a string of a block; must: it can't be missing.
-func blockText(raw json.RawMessage, name string, must bool) (text, why string) {
-	val := rawField(raw, name)
+// acpBlockReader reads one object of a prompt.
+type acpBlockReader struct {
+	raw json.RawMessage
+	why string // the first thing that is wrong with the object, as it goes on behind its name; "" for nothing
+}
+
+func (r *acpBlockReader) refuse(format string, args ...any) {
+	if r.why == "" {
+		r.why = fmt.Sprintf(format, args...)
+	}
+}
+
+// text reads a string; must: it can't be missing.
+func (r *acpBlockReader) text(name string, must bool) string {
+	val := rawField(r.raw, name)
 	text, ok := rawString(val)
 	if !ok && (must || !isNull(val)) {
-		return "", fmt.Sprintf(".%s must be a string, not %s", name, kindWord(val))
+		r.refuse(".%s must be a string, not %s", name, kindWord(val))
 	}
-	return text, ""
+	return text
 }
 
-// readResource reads what is embedded: text, or bytes that may be an image or text after all.
-func readResource(raw json.RawMessage) (b acpBlock, why string) {
-	if rawKind(raw) != '{' {
-		return b, " must be an object with uri and text or blob, not " + kindWord(raw)
+// resource reads what is embedded: text, or bytes that may be an image or text after all.
+func (r *acpBlockReader) resource() (b acpBlock) {
+	if rawKind(r.raw) != '{' {
+		r.refuse(" must be an object with uri and text or blob, not %s", kindWord(r.raw))
 	}
-	uri, why := blockText(raw, "uri", true)
-	if why != "" {
-		return b, why
-	}
-	mime, why := blockText(raw, "mimeType", false)
-	if why != "" {
-		return b, why
-	}
-	b.attrs = []acpAttr{{"uri", uri}}
+	b.attrs = []acpAttr{{"uri", r.text("uri", true)}}
+	mime := r.text("mimeType", false)
 	if mime != "" {
 		b.attrs = append(b.attrs, acpAttr{"mime", mime})
 	}
-	if b.body, why = blockText(raw, "text", false); why != "" || !isNull(rawField(raw, "text")) {
-		return b, why
+	if b.body = r.text("text", false); !isNull(rawField(r.raw, "text")) {
+		return b
 	}
-	blob, ok := rawString(rawField(raw, "blob"))
-	if !ok {
-		return b, " must have text or blob, a string"
-	}
+	blob, ok := rawString(rawField(r.raw, "blob"))
 	data, err := base64.StdEncoding.DecodeString(blob)
 	switch {
+	case !ok:
+		r.refuse(" must have text or blob, a string")
 	case err != nil:
-		return b, fmt.Sprintf(".blob is not valid base64: %v", err)
+		r.refuse(".blob is not valid base64: %v", err)
 	case strings.HasPrefix(mime, "image/"):
-		return acpBlock{image: &promptPart{kind: "image", url: "data:" + mime + ";base64," + blob}}, ""
+		return acpBlock{image: &promptPart{kind: "image", url: "data:" + mime + ";base64," + blob}}
 	case utf8.Valid(data) && bytes.IndexByte(data, 0) < 0:
 		b.body = string(data)
 	default:
 		b.body = fmt.Sprintf("(%d bytes that are no text: not shown here, open the uri)", len(data))
 	}
-	return b, ""
+	return b
 }
 
-// readImage reads an image: its data, else where it is. why says what is wrong.
-func readImage(raw json.RawMessage) (part *promptPart, why string) {
-	var texts [3]string
-	for i, name := range []string{"data", "mimeType", "uri"} {
-		if texts[i], why = blockText(raw, name, false); why != "" {
-			return nil, why
+// image reads an image: its data, else where it is.
+func (r *acpBlockReader) image() *promptPart {
+	data, mime, uri := r.text("data", false), r.text("mimeType", false), r.text("uri", false)
+	switch {
+	case data != "":
+		if !strings.HasPrefix(mime, "image/") || strings.ContainsAny(mime, ",; ") {
+			r.refuse(".mimeType %q is none of an image, such as image/png", shortName(mime))
 		}
-	}
-	data, mime, uri := texts[0], texts[1], texts[2]
-	if data == "" {
-		switch {
-		case uri == "":
-			return nil, ".data is missing: an image needs its bytes in base64, or a uri"
-		case strings.HasPrefix(strings.ToLower(uri), "file:"):
-			path, ok := pathOfURL(uri)
-			if !ok {
-				return nil, fmt.Sprintf(".uri %q is no path on this machine: send the image's data", shortName(uri))
-			}
-			return &promptPart{kind: "localImage", path: path}, ""
-		case strings.HasPrefix(uri, "https:"), strings.HasPrefix(uri, "data:image/"):
-			return &promptPart{kind: "image", url: uri}, ""
+		if image, err := base64.StdEncoding.DecodeString(data); err != nil || len(image) == 0 {
+			r.refuse(".data is not valid base64")
 		}
-		return nil, fmt.Sprintf(".uri %q is none of file:, https: and data: send the image's data", shortName(uri))
+		return &promptPart{kind: "image", url: "data:" + mime + ";base64," + data}
+	case uri == "":
+		r.refuse(".data is missing: an image needs its bytes in base64, or a uri")
+	case strings.HasPrefix(strings.ToLower(uri), "file:"):
+		path, ok := pathOfURL(uri)
+		if !ok {
+			r.refuse(".uri %q is no path on this machine: send the image's data", shortName(uri))
+		}
+		return &promptPart{kind: "localImage", path: path}
+	case !strings.HasPrefix(uri, "https:") && !strings.HasPrefix(uri, "data:image/"):
+		r.refuse(".uri %q is none of file:, https: and data: send the image's data", shortName(uri))
 	}
-	if !strings.HasPrefix(mime, "image/") || strings.ContainsAny(mime, ",; ") {
-		return nil, fmt.Sprintf(".mimeType %q is none of an image, such as image/png", shortName(mime))
-	}
-	if image, err := base64.StdEncoding.DecodeString(data); err != nil || len(image) == 0 {
-		return nil, ".data is not valid base64"
-	}
-	return &promptPart{kind: "image", url: "data:" + mime + ";base64," + data}, ""
+	return &promptPart{kind: "image", url: uri}
 }
 
 // joinBlocks puts the blocks together. Text runs on as the user wrote it; what is
@@ -298,47 +290,40 @@ func blockMarker(blocks []acpBlock) string {
 func toolBlocks(list json.RawMessage) (out, hidden []json.RawMessage) {
 	left, media := maxACPText, maxDiffs
 	eachElement(list, func(part json.RawMessage) {
-		block, whole := part, true
-		has := func(keys ...string) bool {
-			for _, k := range keys {
-				if rawKind(rawField(part, k)) != '"' {
-					return false
+		block, whole := json.RawMessage(nil), true
+		kind := stringField(part, "type")
+		keys := map[string][]string{"text": {"text"}, "inputText": {"text"}, "image": {"data", "mimeType"},
+			"audio": {"data", "mimeType"}, "inputImage": {"imageUrl"}, "resource_link": {"name", "uri"}}[kind]
+		said := map[string]string{"type": kind}
+		for _, key := range keys {
+			if val, ok := rawString(rawField(part, key)); ok {
+				said[key] = val
+			}
+		}
+		switch {
+		case kind == "resource" && rawKind(rawField(part, "resource", "uri")) == '"':
+			res := map[string]string{}
+			for _, k := range []string{"uri", "text", "blob", "mimeType"} {
+				if v, ok := rawString(rawField(part, "resource", k)); ok {
+					res[k] = v
 				}
 			}
-			return true
-		}
-		switch kind := stringField(part, "type"); {
-		case (kind == "text" || kind == "inputText") && has("text"):
-			s := stringField(part, "text")
+			if _, ok := res["text"]; ok || res["blob"] != "" {
+				block = toJSON(map[string]any{"type": kind, "resource": res})
+			}
+		case keys == nil || len(said) <= len(keys): // nothing that is known, or one of its fields is missing
+		case kind == "inputImage":
+			block = acpImageBlock(said["imageUrl"])
+		case keys[0] != "text":
+			block = toJSON(said)
+		default:
+			s := said["text"]
 			if whole = len(s) <= left; !whole {
 				s = cappedText(s)
 			}
 			if left -= len(s); left >= -maxACPText {
 				block = acpTextBlock(s)
-			} else {
-				block = nil
 			}
-		case (kind == "image" || kind == "audio") && has("data", "mimeType"):
-			block = toJSON(map[string]string{"type": kind, "data": stringField(part, "data"),
-				"mimeType": stringField(part, "mimeType")})
-		case kind == "inputImage" && has("imageUrl"):
-			block = acpImageBlock(stringField(part, "imageUrl"))
-		case kind == "resource_link" && has("name", "uri"):
-			block = toJSON(map[string]string{"type": kind, "name": stringField(part, "name"),
-				"uri": stringField(part, "uri")})
-		case kind == "resource" && rawKind(rawField(part, "resource", "uri")) == '"':
-			res := map[string]string{"uri": stringField(part, "resource", "uri")}
-			for _, k := range []string{"text", "blob", "mimeType"} {
-				if v, ok := rawString(rawField(part, "resource", k)); ok {
-					res[k] = v
-				}
-			}
-			block = toJSON(map[string]any{"type": kind, "resource": res})
-			if _, ok := res["text"]; !ok && res["blob"] == "" {
-				block = nil
-			}
-		default:
-			block = nil
 		}
 		if !whole || block == nil || media < len(block) {
 			hidden = append(hidden, part)
@@ -347,7 +332,7 @@ func toolBlocks(list json.RawMessage) (out, hidden []json.RawMessage) {
 		case block == nil:
 			return
 		case media < len(block):
-			block = acpTextBlock(fmt.Sprintf("[%s of %d bytes left out]", stringField(part, "type"), len(part)))
+			block = acpTextBlock(fmt.Sprintf("[%s of %d bytes left out]", kind, len(part)))
 		}
 		media -= len(block)
 		out = append(out, contentOf(block))

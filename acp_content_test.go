@@ -125,20 +125,21 @@ func TestACPStatus(t *testing.T) {
 	r.status.Agents = []sessionView{{AgentID: "codex:other", Identity: "other"}, {AgentID: r.agent, Identity: "bob",
 		Team: "blue", Cwd: systemPath("/work"), Turns: 1, Tokens: 1234567, PendingMail: &unread, AutoMail: "on"}}
 	r.set.Notes = []string{"mind the ceiling"}
-	got := statusText(r.s)
-	hasWords(t, got, "`"+r.agent+"`", "`bob` in team `blue`", "Ask (sandbox `workspace-write`, approval `on-request`)",
-		"**Model:** Big", "**Thought level:** Medium", "**Note:** mind the ceiling", "`"+systemPath("/work")+"`",
-		"0.169.0 (app-server)", "25,000 of 100,000 tokens in use (25 %)", "1,234,567 in 1 turn\n", "3 messages unread; auto-mail on")
+	got := statusText(t.Context(), r.s, "")
+	mustContain(t, got, "`"+r.agent+"`", "`bob` in team `blue`",
+		"Ask (sandbox `workspace-write`, approval `on-request`)", "**Model:** Big", "**Thought level:** Medium",
+		"**Note:** mind the ceiling", "`"+systemPath("/work")+"`", "0.169.0 (app-server)",
+		"25,000 of 100,000 tokens in use (25 %)", "1,234,567 in 1 turn\n", "3 messages unread; auto-mail on")
 	if strings.Contains(got, "other") {
 		t.Errorf("another agent's in\n%s", got)
 	}
 	r.status = statusView{Team: "default", ChildError: "exit code 3"}
 	r.f.settings = func(string) *sessionSettings { return nil }
-	hasWords(t, statusText(r.s), "`"+r.agent+"`", "not running: exit code 3", "no team directory for `default`",
-		"`"+systemPath("/work")+"`")
+	mustContain(t, statusText(t.Context(), r.s, ""), "`"+r.agent+"`", "not running: exit code 3",
+		"no team directory for `default`", "`"+systemPath("/work")+"`")
 	r.f.Team = false
 	r.status = statusView{}
-	hasWords(t, statusText(r.s), "Codex:** not running\n", "Team:** none")
+	mustContain(t, statusText(t.Context(), r.s, ""), "Codex:** not running\n", "Team:** none")
 	for n, words := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1234: "-1,234"} {
 		want(t, grouped(n), words)
 	}
@@ -295,15 +296,15 @@ func TestACPServersTold(t *testing.T) {
 		{"name":"idle","tools":{},"authStatus":"unsupported"}],"nextCursor":null}`
 	p := &acpPrompt{s: r.s, text: "/mcp"}
 	p.readCommand()
-	hasWords(t, p.local(t.Context()), "- `files`: ready\n",
+	mustContain(t, p.local(t.Context()), "- `files`: ready\n",
 		"- `db-2` (the editor calls it `db`): cancelled: no such file …\n", "- `web`: ready; 2 tools (fetch, get); "+
 			"not logged in\n",
 		"- `nope`: failed: MCP startup failed: No such file\n", "- `idle`: no tools\n", "- `plugin`: ready\n")
 	catalog = ""
-	hasWords(t, p.local(t.Context()), "`files`: ready", "could not be listed: no catalog here")
+	mustContain(t, p.local(t.Context()), "`files`: ready", "could not be listed: no catalog here")
 	r.s.servers.read(serversNamed("files"), nil)
 	catalog = `{"data":[]}`
-	hasWords(t, p.local(t.Context()), "`files`: not started yet", "The Codex configuration has none.")
+	mustContain(t, p.local(t.Context()), "`files`: not started yet", "The Codex configuration has none.")
 	r.s.mu.Lock()
 	r.s.queue.prompts = nil
 	r.s.mu.Unlock()

@@ -225,19 +225,11 @@ func readChange(set *sessionSettings, models []acpModel, id, value string) (sett
 type acpOptionState struct {
 	s *acpSession
 
-	mu      sync.Mutex       // guards the fields below
-	last    *sessionSettings // as they were when the session was open last
-	told    []configOption   // as the client has them, nil before its first answer
-	changes []optionChange   // in the order they came; a goroutine makes the first
-}
-
-// optionChange is one change of an option: a request for it, or with made one of our own.
-type optionChange struct {
-	c         *acpCall
-	id, value string
-	// byMode: the request is session/set_mode, which is answered with nothing.
-	byMode bool
-	made   func(*rpcError) // takes how a change of our own went
+	mu   sync.Mutex       // guards the fields below
+	last *sessionSettings // as they were when the session was open last
+	told []configOption   // as the client has them, nil before its first answer
+	came int              // changes of options that were asked for
+	made int              // those that are through: each is made when all before it are
 }
 
 // settings are what the next turn runs with, nil where nobody knows. A session that was parked keeps what it had.
@@ -260,31 +252,18 @@ func (o *acpOptionState) model() *acpModel {
 	return findModel(o.s.f.models.list(0), set.Model)
 }
 
-// setTold keeps the options as the client has them from now on, and returns those that it had.
-func (o *acpOptionState) setTold(list []configOption) (was []configOption) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	was, o.told = o.told, list
-	return was
-}
-
 // tell is the state as the client will know it from now on, nil while nobody knows the session's settings. It doesn't
-// wait: a caller that can waits for the models before. A list of models that came meanwhile has told nobody yet who
-// knew nothing: hence the second look.
+// wait: a caller that can waits for the models before.
 func (o *acpOptionState) tell() []configOption {
 	set := o.settings()
 	if set == nil {
 		return nil
 	}
-	for models := o.s.f.models.list(0); ; {
-		list := configOptions(set, models)
-		o.setTold(list)
-		newer := o.s.f.models.list(0)
-		if len(newer) == len(models) && (len(newer) == 0 || &newer[0] == &models[0]) {
-			return list
-		}
-		models = newer
-	}
+	list := configOptions(set, o.s.f.models.list(0))
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.told = list
+	return list
 }
 
 // tellChanges tells the client of options that are no more what it knows: nothing before it knows anything.
@@ -316,37 +295,40 @@ func (o *acpOptionState) sendMode(list, told []configOption) {
 
 // setOption answers session/set_config_option with the full state. The change counts from the next turn on.
 func (o *acpOptionState) setOption(c *acpCall, params json.RawMessage) *rpcError {
-	id, e := paramText(params, "configId")
+	in := acpParams{raw: params}
+	id := in.text("configId")
 	raw := rawField(params, "value")
 	value, isID := rawString(raw)
 	switch {
-	case e != nil:
-		return e
+	case in.e != nil:
+		return in.e
 	case raw == nil:
 		return badParams("value is missing: it must be the id of a value of %q", clip(id, 100))
 	case !isID:
 		return badParams("value must be a string, the id of a value of %q, not %s: every option of this agent is a "+
 			"select", clip(id, 100), kindWord(raw))
 	}
-	return o.addChange(optionChange{c: c, id: id, value: value})
+	return o.request(c, id, value)
 }
 
 // setMode answers session/set_mode.
 func (o *acpOptionState) setMode(c *acpCall, params json.RawMessage) *rpcError {
-	mode, e := paramText(params, "modeId")
-	if e != nil {
-		return e
+	in := acpParams{raw: params}
+	mode := in.text("modeId")
+	if in.e != nil {
+		return in.e
 	}
-	return o.addChange(optionChange{c: c, id: optionMode, value: mode, byMode: true})
+	return o.request(c, optionMode, mode)
 }
 
-// addChange has changes made one after the other, in a goroutine of their own. It is called on the reading goroutine.
-func (o *acpOptionState) addChange(change optionChange) *rpcError {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.changes = append(o.changes, change)
-	if len(o.changes) == 1 && !o.s.f.jobs.spawn(o.makeChanges) {
-		o.changes = nil
+// request has a change made that the client asks for, in a goroutine of its own. It is called on the reading goroutine.
+func (o *acpOptionState) request(c *acpCall, id, value string) *rpcError {
+	place := o.enter()
+	if !o.s.f.jobs.spawn(func() {
+		result, e := o.change(place, c.method, id, value)
+		o.s.f.answer(c, result, e)
+		o.leave()
+	}) {
 		return errACPClosing()
 	}
 	return nil
@@ -354,18 +336,33 @@ func (o *acpOptionState) addChange(change optionChange) *rpcError {
 
 // choose has the mode changed in its turn behind what the client has changed, tells the client both forms of it, and
 // waits until all that is done.
-func (o *acpOptionState) choose(ctx context.Context, mode string) *rpcError {
-	made := make(chan *rpcError, 1)
-	change := optionChange{id: optionMode, value: mode, made: func(e *rpcError) { made <- e }}
-	if e := o.addChange(change); e != nil {
-		return e
-	}
-	select {
-	case e := <-made:
-		return e
-	case <-ctx.Done():
-		return errACPClosing()
-	}
+func (o *acpOptionState) choose(mode string) *rpcError {
+	defer o.leave()
+	_, e := o.change(o.enter(), "", optionMode, mode)
+	return e
+}
+
+// enter gives a change its place behind all that came before.
+func (o *acpOptionState) enter() (place int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.came++
+	return o.came
+}
+
+// isNext reports that all changes before a place are made.
+func (o *acpOptionState) isNext(place int) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.made == place-1
+}
+
+// leave lets the next change be made, and the prompts go that came behind the last.
+func (o *acpOptionState) leave() {
+	o.mu.Lock()
+	o.made++
+	o.mu.Unlock()
+	o.s.poke()
 }
 
 // planning reports that the next turn is one of plan mode.
@@ -378,37 +375,22 @@ func (o *acpOptionState) planning() bool {
 func (o *acpOptionState) changing() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.changes) > 0
+	return o.made < o.came
 }
 
-// makeChanges makes the changes that wait, and lets the prompts go that came behind them.
-func (o *acpOptionState) makeChanges() {
-	o.mu.Lock()
-	for len(o.changes) > 0 {
-		next := o.changes[0]
-		o.mu.Unlock()
-		result, e := o.make(next)
-		if next.made != nil {
-			next.made(e)
-		} else {
-			o.s.f.answer(next.c, result, e)
-		}
-		o.mu.Lock()
-		o.changes = o.changes[1:]
+// change waits for its place, has the hub make one change, and tells what the answer to method doesn't say in front of
+// it, so that everything is in step when the answer comes: the other form of the mode, or to session/set_mode the
+// options; both for a change of our own, which answers no method.
+func (o *acpOptionState) change(place int, method, id, value string) (result any, e *rpcError) {
+	if !o.s.await(o.s.f.life, func() bool { return o.isNext(place) }) {
+		return nil, errACPClosing()
 	}
-	o.mu.Unlock()
-	o.s.queue.pump()
-}
-
-// make has the hub make one change, and tells what the answer doesn't say in front of it, so that everything is in step
-// when the answer comes: the other form of the mode, or to set_mode the options.
-func (o *acpOptionState) make(c optionChange) (result any, e *rpcError) {
 	set := o.settings()
 	if set == nil {
 		return nil, &rpcError{Code: codeInternal,
 			Message: "the settings of this session aren't known yet; try again when it has been answered"}
 	}
-	change, e := readChange(set, o.s.f.models.list(modelsWait), c.id, c.value)
+	change, e := readChange(set, o.s.f.models.list(modelsWait), id, value)
 	if e != nil {
 		return nil, e
 	}
@@ -424,13 +406,13 @@ func (o *acpOptionState) make(c optionChange) (result any, e *rpcError) {
 	}
 	list := configOptions(&now, o.s.f.models.list(0))
 	o.mu.Lock()
-	o.last = &now
+	told := o.told
+	o.last, o.told = &now, list
 	o.mu.Unlock()
-	told := o.setTold(list)
-	if c.byMode || c.made != nil {
+	if method != "session/set_config_option" {
 		o.sendOptions(list)
 	}
-	if c.byMode {
+	if method == "session/set_mode" {
 		return nil, nil
 	}
 	o.sendMode(list, told)

@@ -306,7 +306,9 @@ func (o *acpOutput) end(waits, whole string, words []string) string {
 		end += before
 	}
 	for _, w := range words {
-		note(w)
+		if w != "" {
+			note(w)
+		}
 	}
 	return end
 }

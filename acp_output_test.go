@@ -77,6 +77,7 @@ func FuzzACPPlainOutput(f *testing.F) {
 // TestACPOutputCosts: however slowly a command prints, its updates together are at most six times its output for a
 // client that is told all of it each time. A terminal is told each byte once.
 func TestACPOutputCosts(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name        string
 		size, piece int
@@ -164,6 +165,7 @@ func TestACPTerminalOfAMegabyte(t *testing.T) {
 
 // TestACPTerminalNobodyReads: of what a client lets wait a terminal keeps both ends, and the exit comes all the same.
 func TestACPTerminalNobodyReads(t *testing.T) {
+	t.Parallel()
 	playACP(t, acpEncoding{Client: &acpClient{terminal: "terminal_output"}}, func(t *testing.T, r *acpRig) {
 		r.item("started", `{"type":"commandExecution","id":"c","command":"yes","status":"inProgress"}`)
 		r.crowd(true)

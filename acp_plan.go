@@ -22,8 +22,8 @@ const carryOutPrompt = "Implement the plan."
 // command is the prompt.
 func (p *acpPrompt) planFirst(what string) {
 	p.title = promptTitle(what)
-	p.local = func(ctx context.Context) string {
-		if e := p.s.options.choose(ctx, modePlan); e != nil {
+	p.local = func(context.Context) string {
+		if e := p.s.options.choose(modePlan); e != nil {
 			return "The session is not in plan mode: " + e.Message + "."
 		}
 		if what == "" && len(p.parts) == 0 {
@@ -44,18 +44,17 @@ func (p *acpPrompt) asksAboutPlan(result *acpStopped) bool {
 		return false
 	}
 	options := planOptions(set)
-	ctx, stop := context.WithCancel(s.f.life)
 	s.mu.Lock()
 	plan := p.plan
 	// One that went to the hub before plan mode was chosen runs already.
 	another := slices.ContainsFunc(s.queue.prompts, func(o *acpPrompt) bool {
-		return o != p && !o.steered && promptSubmitting <= o.stage && o.stage <= promptRunning
+		return o != p && !o.steered && promptGoing <= o.stage && o.stage <= promptRunning
 	})
-	open := !p.steered && !p.inWords && !p.cancelled && len(s.idle) == 0 // else a load waits, or a close
+	open := !p.steered && !p.inWords && !p.cancelled && !s.closing
 	asks := open && plan != "" && len(options) > 1 && !another
 	var shared []*acpPrompt // those that went into the turn
 	if asks {
-		p.stage, p.stop = promptAsking, stop
+		p.stage = promptAsking
 		for _, o := range s.queue.prompts {
 			if o.steered {
 				shared = append(shared, o)
@@ -66,11 +65,7 @@ func (p *acpPrompt) asksAboutPlan(result *acpStopped) bool {
 	for _, o := range shared { // none is to be answered while the question is open
 		o.finish(turnResult{TurnStatus: "completed"})
 	}
-	if asks && s.f.jobs.spawn(func() { defer stop(); p.askAboutPlan(ctx, plan, options, result) }) {
-		return true
-	}
-	stop()
-	return false
+	return asks && s.f.jobs.spawn(func() { p.askAboutPlan(plan, options, result) })
 }
 
 // planOptions are what the user can say about a plan: each mode that can write, and to go on planning. A mode that asks
@@ -94,22 +89,22 @@ func planOptions(set *sessionSettings) []acpPermission {
 }
 
 // askAboutPlan asks, changes the mode after a yes, and has the prompt go to the hub again to carry the plan out; else
-// it answers the prompt. ctx ends with a cancel of the prompt, or because the session is loaded again.
-func (p *acpPrompt) askAboutPlan(ctx context.Context, plan string, options []acpPermission, result *acpStopped) {
+// it answers the prompt.
+func (p *acpPrompt) askAboutPlan(plan string, options []acpPermission, result *acpStopped) {
 	s, f, about := p.s, p.s.f, planTitle(plan)
 	id, call := s.enc.askOwn("Carry out this plan?", "switch_mode", about)
-	v := s.awaitVerdict(ctx, id, call, options)
+	v := s.awaitVerdict(p.ctx, id, call, options)
 	chosen := v.mode
 	if chosen != "" {
-		if e := s.options.choose(ctx, v.mode); e != nil {
+		if e := s.options.choose(v.mode); e != nil {
 			v = acpVerdict{words: "Not carried out, since the mode could not be changed: " + e.Message}
 		}
 	}
-	if ctx.Err() != nil {
+	if p.ctx.Err() != nil {
 		v = acpVerdict{words: "Not carried out: nobody has decided."}
-		if chosen != "" { // behind the change that may be under way still
+		if chosen != "" {
 			v.words = "Not carried out: the yes was taken back."
-			if e := s.options.choose(f.life, modePlan); e != nil {
+			if e := s.options.choose(modePlan); e != nil {
 				v.words += " The session is not in plan mode any more: " + e.Message + "."
 			}
 		}
@@ -122,10 +117,10 @@ func (p *acpPrompt) askAboutPlan(ctx context.Context, plan string, options []acp
 	s.mu.Lock()
 	if v.mode != "" && !p.cancelled {
 		p.text, p.parts, p.plan, p.carries = carryOutPrompt, nil, "", true
-		p.stage, p.waiter, p.turn, p.failure = promptHeld, 0, "", nil
+		p.stage, p.waiter, p.turn, p.failure = promptWaiting, 0, "", nil
 		p.queues = true
 		s.mu.Unlock()
-		s.queue.pump()
+		p.goOn()
 		return
 	}
 	if p.cancelled || v.stop {
@@ -195,7 +190,7 @@ func (o *acpAsk) askInWords() bool {
 	s, q := o.s, &o.q
 	s.mu.Lock()
 	p := s.queue.byWaiterLocked(o.w)
-	asks := q.byAgent && q.subagent == nil && o.w != 0 && p != nil && p.stage == promptRunning
+	asks := q.byAgent && q.subagent == nil && p != nil && p.stage == promptRunning
 	for _, each := range s.queue.prompts {
 		each.inWords = each.inWords || asks && each.stage == promptRunning
 	}
@@ -206,7 +201,7 @@ func (o *acpAsk) askInWords() bool {
 	s.enc.say(agentChunk, questionWords(q))
 	s.f.interrupt(o.a.AgentID, q.turn, func(r interruptResult, e *rpcError) {
 		if e != nil || !r.Interrupted {
-			s.f.decide(q.id, decider{byUs, "the client has no forms"}, deny, nil)
+			s.f.decide(o.a.AgentID, q.id, decider{byUs, "the client has no forms"}, deny, nil)
 		}
 	})
 	return true

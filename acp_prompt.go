@@ -20,25 +20,26 @@ const (
 	acpTitle = 80
 )
 
-// promptStage is how far a prompt has come. A stage only goes forward, but that a prompt may be held a second time.
+// promptStage is how far a prompt has come. A stage only goes forward, but that a prompt may wait a second time.
 type promptStage int
 
 const (
-	promptChecking   promptStage = iota // held until the models are known, for its images, or the skills, for its name
-	promptHeld                          // nothing to cancel at the hub
-	promptSubmitting                    // submit is being called: a cancel waits for its return
-	promptSubmitted                     // the hub knows the waiter, or the prompt is answered in its place here
-	promptRunning                       // its turn is the running one
-	promptTelling                       // its answer is being told here: a cancel waits for the end of that
-	promptAsking                        // its turn has ended with a plan, about which the user is asked
+	promptWaiting promptStage = iota // for its place in the queue: nothing to cancel at the hub
+	promptGoing                      // submit is being called: a cancel waits for its return
+	promptGone                       // the hub knows the waiter, or the prompt is answered in its place here
+	promptRunning                    // its turn is the running one
+	promptTelling                    // its answer is being told here: a cancel waits for the end of that
+	promptAsking                     // its turn has ended with a plan, about which the user is asked
 )
 
 // acpPrompt is one prompt of the client, from its request to its answer.
 type acpPrompt struct {
 	c      *acpCall
 	s      *acpSession
-	text   string       // all of the prompt that is text
-	parts  []promptPart // where the prompt is more than text
+	ctx    context.Context // ends with the prompt, by an answer or a cancel, and with what is asked about its plan
+	stop   func()          // ends ctx
+	text   string          // all of the prompt that is text
+	parts  []promptPart    // where the prompt is more than text
 	action turnAction
 	title  string                       // of the session, if it has none
 	local  func(context.Context) string // answers the prompt in its place in the queue; "": it needs a turn after all
@@ -60,18 +61,13 @@ type acpPrompt struct {
 	failure   *backendError // of its turn's end
 	before    tokenUsage    // of the thread, as its first turn began
 	counted   bool          // before is known
-	stop      func()        // ends what answers the prompt here
 }
 
 // acpQueue are the prompts of a session that have no answer, in their order, with
 // one whose turn runs on after its answer.
 type acpQueue struct {
-	s *acpSession
-
-	// guarded by acpSession.mu
-	prompts []*acpPrompt
-	pumping bool
-	again   bool // pump was called while it ran
+	s       *acpSession
+	prompts []*acpPrompt // guarded by acpSession.mu
 }
 
 // methodSteering is a request of clients that know it of another adapter: as session/prompt, but its words go into the
@@ -85,14 +81,9 @@ func (q *acpQueue) takePrompt(c *acpCall, params json.RawMessage) *rpcError {
 		return e
 	}
 	s := q.s
-	p := &acpPrompt{c: c, s: s, text: text, parts: parts, title: promptTitle(text), stage: promptHeld,
-		now: c.method == methodSteering}
-	images := slices.ContainsFunc(parts, func(part promptPart) bool { return part.kind != "text" })
+	p := &acpPrompt{c: c, s: s, text: text, parts: parts, title: promptTitle(text), now: c.method == methodSteering}
+	p.ctx, p.stop = context.WithCancel(s.f.life)
 	p.readCommand()
-	checking := images || p.skill != ""
-	if checking {
-		p.stage = promptChecking
-	}
 	s.mu.Lock()
 	closing, full := s.closing, len(q.prompts) >= maxPrompts
 	if !closing && !full {
@@ -102,15 +93,19 @@ func (q *acpQueue) takePrompt(c *acpCall, params json.RawMessage) *rpcError {
 	s.mu.Unlock()
 	switch {
 	case closing:
-		return noSession(s.id)
+		e = noSession(s.id)
 	case full:
-		return &rpcError{Code: codeInternal, Message: fmt.Sprintf(
+		e = &rpcError{Code: codeInternal, Message: fmt.Sprintf(
 			"%d prompts of this session already wait: send this one when one of them was answered", maxPrompts)}
-	case checking && !s.f.jobs.spawn(func() { q.check(p, images) }):
-		q.release(p)
+	case p.local == nil && p.skill == "" && !p.hasImages() && p.goes():
+		p.submit() // before the next request is read: a mode that is chosen behind the prompt must not be the prompt's
+	case !s.f.jobs.spawn(p.run):
+		e = errACPClosing()
 	}
-	q.pump()
-	return nil
+	if e != nil {
+		p.stop()
+	}
+	return e
 }
 
 // promptTitle is what a session is called after its first prompt, "" for a command.
@@ -130,91 +125,93 @@ func promptTitle(text string) string {
 	return clip(strings.TrimSpace(text), acpTitle)
 }
 
+// run takes a prompt from its request to the hub, or answers it here, unless it is cancelled before.
+func (p *acpPrompt) run() {
+	if e := p.check(); e != nil {
+		p.s.f.answer(p.c, nil, e)
+		return
+	}
+	p.goOn()
+}
+
 // check refuses images that the model doesn't take, and finds the skill that a prompt names. It waits for the list of
 // models, and for that of skills.
-func (q *acpQueue) check(p *acpPrompt, images bool) {
-	if images {
-		q.s.f.models.list(modelsWait)
-		if m := q.s.options.model(); !m.sees() {
-			q.s.f.answer(p.c, nil, badParams("the model %s takes no images: choose another by the config option "+
-				"\"model\", or send the prompt without them", m.word()))
-			return
+func (p *acpPrompt) check() *rpcError {
+	s := p.s
+	if p.hasImages() {
+		s.f.models.list(modelsWait)
+		if m := s.options.model(); !m.sees() {
+			return badParams("the model %s takes no images: choose another by the config option \"model\", or send the "+
+				"prompt without them", m.word())
 		}
 	}
 	if p.skill != "" {
-		q.s.skills.use(p)
-	}
-	q.release(p)
-}
-
-// release lets a prompt go that was checked.
-func (q *acpQueue) release(p *acpPrompt) {
-	q.s.mu.Lock()
-	p.stage = promptHeld
-	q.s.mu.Unlock()
-	q.pump()
-}
-
-// pump sends on what may go, in order. Any goroutine may call it.
-func (q *acpQueue) pump() {
-	s := q.s
-	s.mu.Lock()
-	if q.pumping {
-		q.again = true
-		s.mu.Unlock()
-		return
-	}
-	q.pumping = true
-	for {
-		q.again = false
-		s.mu.Unlock()
-		held, alone := s.servers.starting() || s.options.changing(), s.options.planning()
-		s.mu.Lock()
-		p := q.nextLocked(held || s.opening, alone)
-		if p == nil {
-			if q.again {
-				continue
-			}
-			q.pumping = false
-			s.tellIdleLocked()
-			s.mu.Unlock()
-			return
-		}
-		p.stage = promptSubmitting
-		s.mu.Unlock()
-		q.start(p)
-		s.mu.Lock()
-	}
-}
-
-// nextLocked is the prompt that may go to the hub now, nil for none. What is answered here waits until nothing is
-// before it, and what comes behind it until it is answered. alone: so do all, since a plan that a turn comes to is
-// decided before the next one. What goes into the turn before it is no next one, and by request it passes what waits.
-func (q *acpQueue) nextLocked(held, alone bool) *acpPrompt {
-	if held || len(q.prompts) == 0 {
-		return nil
-	}
-	first, blocked := q.prompts[0], false
-	turn := first.local == nil && (first.stage == promptSubmitted || first.stage == promptRunning)
-	for i, p := range q.prompts {
-		joins := turn && p.stage == promptHeld && (p.now || q.s.f.Steers && !p.queues && !blocked)
-		switch {
-		case p.stage == promptHeld && (i == 0 || p.local == nil && (joins || !alone && !blocked)):
-			return p
-		case p.stage <= promptHeld, p.stage == promptAsking, p.local != nil:
-			blocked = true
-		}
+		s.skills.use(p)
 	}
 	return nil
 }
 
-// start hands a prompt to the hub.
-func (q *acpQueue) start(p *acpPrompt) {
-	if p.local != nil {
-		q.answerHere(p)
+func (p *acpPrompt) hasImages() bool {
+	return slices.ContainsFunc(p.parts, func(part promptPart) bool { return part.kind != "text" })
+}
+
+// goOn waits for the prompt's place in the queue, and does there what the prompt asks for.
+func (p *acpPrompt) goOn() {
+	for p.s.await(p.ctx, p.goes) {
+		if p.local == nil {
+			p.submit()
+			return
+		}
+		if text := p.local(p.ctx); text != "" {
+			p.tell(text)
+			return
+		}
+		p.s.mu.Lock()
+		p.local, p.stage = nil, promptWaiting // it needs a turn after all
+		p.s.mu.Unlock()
+	}
+	if p.s.f.life.Err() != nil {
+		p.s.f.answer(p.c, nil, errACPClosing())
 		return
 	}
-	s, f := q.s, q.s.f
+	p.answer(stopped("cancelled"), nil) // unless its cancel was its answer
+}
+
+// goes reports that the prompt's place has come, and takes it.
+func (p *acpPrompt) goes() bool {
+	s := p.s
+	held, alone := s.servers.starting() || s.options.changing(), s.options.planning()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if held || s.opening || !s.queue.hasPlaceLocked(p, alone) {
+		return false
+	}
+	if p.stage = promptGoing; p.local != nil {
+		p.stage = promptGone
+	}
+	return true
+}
+
+// hasPlaceLocked reports a prompt that may go now. What is answered here waits until nothing is before it, and what
+// comes behind it until it is answered. alone: so do all, since a plan that a turn comes to is decided before the next
+// one. What goes into the turn before it is no next one, and by request it passes what waits.
+func (q *acpQueue) hasPlaceLocked(p *acpPrompt, alone bool) bool {
+	blocked := false
+	for _, before := range q.prompts {
+		if before == p {
+			first := q.prompts[0]
+			turn := first.local == nil && (first.stage == promptGone || first.stage == promptRunning)
+			joins := turn && (p.now || q.s.f.Steers && !p.queues && !blocked)
+			return p == first || p.local == nil && (joins || !alone && !blocked)
+		}
+		blocked = blocked || before.stage <= promptGoing || before.stage == promptAsking || before.local != nil
+	}
+	return false // it was answered
+}
+
+// submit hands a prompt to the hub. A cancel that comes before the hub knows the waiter takes effect behind that.
+func (p *acpPrompt) submit() {
+	s, f := p.s, p.s.f
 	s.setTitle(p.title, true) // not before: only an open session has a record
 	w := f.addWaiter(p.finish)
 	s.mu.Lock()
@@ -229,60 +226,37 @@ func (q *acpQueue) start(p *acpPrompt) {
 		req.parts = withText(req.prompt, p.parts)
 	}
 	f.submit(req, w)
-	q.submitted(p, nil)
-}
-
-// submitted notes that submit has returned, or that stop ends what answers the prompt here. true: the prompt was
-// cancelled meanwhile, and is now answered: an earlier cancel would have met a hub that didn't know the waiter.
-func (q *acpQueue) submitted(p *acpPrompt, stop func()) (cancelled bool) {
-	q.s.mu.Lock()
-	if p.stage == promptSubmitting { // else its turn runs, or has ended with a plan, and stop is that one's
-		p.stop, p.stage = stop, promptSubmitted
-		cancelled = p.cancelled
+	s.mu.Lock()
+	if p.stage == promptGoing { // else its turn runs, or has ended with a plan
+		p.stage = promptGone
 	}
-	q.s.mu.Unlock()
+	cancelled := p.cancelled && p.stage == promptGone
+	s.mu.Unlock()
 	if cancelled {
-		q.cancel(p)
+		s.queue.cancel(p)
 	}
-	return cancelled
+	s.poke()
 }
 
-// answerHere answers a prompt that needs no turn. One that turns out to need one is held again.
-func (q *acpQueue) answerHere(p *acpPrompt) {
-	s := q.s
-	ctx, stop := context.WithCancel(s.f.life)
-	if q.submitted(p, stop) {
+// tell answers a prompt that needs no turn with words of ours.
+func (p *acpPrompt) tell(text string) {
+	s := p.s
+	s.mu.Lock()
+	p.stage = promptTelling // else a cancel would answer it here and now, and the text come behind that
+	cancelled := p.cancelled
+	s.mu.Unlock()
+	if cancelled {
 		return
 	}
-	if !s.f.jobs.spawn(func() {
-		defer stop()
-		text := p.local(ctx)
-		s.mu.Lock()
-		cancelled := p.cancelled
-		if text == "" {
-			p.local, p.stage = nil, promptHeld
-			s.mu.Unlock()
-			q.pump()
-			return
-		}
-		p.stage = promptTelling // else a cancel would answer it here and now, and the text come behind that
-		s.mu.Unlock()
-		if cancelled {
-			return
-		}
-		s.enc.say(agentChunk, text)
-		s.enc.endTurn("")
-		s.mu.Lock()
-		reason := "end_turn"
-		if p.cancelled {
-			reason = "cancelled"
-		}
-		s.mu.Unlock()
-		p.answer(stopped(reason), nil)
-	}) {
-		stop()
-		s.f.answer(p.c, nil, errACPClosing())
+	s.enc.say(agentChunk, text)
+	s.enc.endTurn("")
+	s.mu.Lock()
+	reason := "end_turn"
+	if p.cancelled {
+		reason = "cancelled"
 	}
+	s.mu.Unlock()
+	p.answer(stopped(reason), nil)
 }
 
 // acpStopped is the result of a prompt.
@@ -336,15 +310,50 @@ func (p *acpPrompt) tellSteered(outcome string) {
 	p.s.f.answer(p.c, map[string]string{"outcome": outcome}, nil)
 }
 
+// noteLocked takes in an event of the turn that the prompt waits for. told: the client is told the event; first: it
+// begins the turn; outcome is what _session/steering is answered with now, "" for nothing.
+func (p *acpPrompt) noteLocked(e *event, own, begins bool) (told, first bool, outcome string) {
+	if p.cancelled && p.stage != promptRunning {
+		return false, false, "" // it was answered
+	}
+	if first = begins && p.turn == ""; first {
+		p.s.mailTurn = "" // one turn runs at a time
+		if !p.carries {
+			p.before, p.counted = p.s.usage, p.s.counted
+		}
+	}
+	if e.phase != startingCodex { // told to every prompt that waits for Codex: none of their turns has begun
+		p.stage = promptRunning
+	}
+	if own && e.turn != "" {
+		p.turn = cmp.Or(p.turn, e.turn)
+	}
+	switch {
+	case !own:
+	case e.kind == evEnded:
+		p.failure = e.err
+	case e.kind == evItem && e.phase == "completed" && e.body.kind == "plan":
+		p.plan = e.body.text
+	}
+	p.steered = p.steered || e.kind == evSteered
+	switch {
+	case p.now && e.kind == evSteered:
+		outcome = "injected"
+	case p.now && first && !p.steered:
+		outcome = "startedNewTurn"
+	}
+	return !p.steered, first, outcome // what happens in a turn that it shares is told to the prompt that began that
+}
+
 // finish takes the hub's result, on the session's goroutine as a rule.
 func (p *acpPrompt) finish(r turnResult) {
 	s := p.s
 	s.mu.Lock()
 	if r.err != nil && r.err.Code == codeChildDead && !p.cancelled && !p.again && s.queue.behindRunningLocked(p) {
 		// The prompt only waited behind the turn that the child died of: nothing of it has run.
-		p.again, p.stage, p.waiter = true, promptHeld, 0
+		p.again, p.stage, p.waiter = true, promptWaiting, 0
 		s.mu.Unlock()
-		s.queue.pump()
+		s.f.jobs.start(p.goOn)
 		return
 	}
 	cancelled, failure, used := p.cancelled, p.failure, p.usedLocked()
@@ -437,13 +446,16 @@ func (q *acpQueue) remove(p *acpPrompt) {
 		q.prompts = append(q.prompts[:i:i], q.prompts[i+1:]...)
 	}
 	q.s.mu.Unlock()
-	q.pump()
+	p.stop()
+	q.s.poke()
 }
 
 // byWaiterLocked is the prompt that a waiter stands for, nil for none.
 func (q *acpQueue) byWaiterLocked(w waiterID) *acpPrompt {
-	if i := slices.IndexFunc(q.prompts, func(p *acpPrompt) bool { return p.waiter == w }); i >= 0 {
-		return q.prompts[i]
+	for _, p := range q.prompts {
+		if w != 0 && p.waiter == w {
+			return p
+		}
 	}
 	return nil
 }
@@ -470,7 +482,7 @@ func (q *acpQueue) cancel(only *acpPrompt) {
 		}
 		p.cancelled = true
 		switch p.stage {
-		case promptSubmitting, promptTelling: // whoever does that sees to it
+		case promptGoing, promptTelling: // whoever does that sees to it
 			left = append(left, p)
 		case promptAsking:
 			stopAsking = p.stop
@@ -483,7 +495,7 @@ func (q *acpQueue) cancel(only *acpPrompt) {
 			if left = append(left, p); !p.steered {
 				running = p
 			}
-		case promptChecking, promptHeld, promptSubmitted:
+		case promptWaiting, promptGone:
 			retired = append(retired, p)
 		}
 	}
@@ -495,9 +507,7 @@ func (q *acpQueue) cancel(only *acpPrompt) {
 		before.queue.cancel(nil)
 	}
 	for _, p := range retired {
-		if p.stop != nil {
-			p.stop()
-		}
+		p.stop()
 		if p.waiter != 0 {
 			s.f.dropWaiter(p.waiter)
 		}
@@ -513,7 +523,7 @@ func (q *acpQueue) cancel(only *acpPrompt) {
 		s.f.interrupt(s.agentID, "", func(interruptResult, *rpcError) {})
 	}
 	if len(retired) > 0 {
-		q.pump()
+		s.poke()
 	}
 }
 

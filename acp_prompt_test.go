@@ -331,6 +331,7 @@ func said(kind, id, text string) *event {
 // reason once its budget is used up; the turn goes on unseen, and the next one is
 // shown again.
 func TestACPStalledClient(t *testing.T) {
+	t.Parallel()
 	r := newOpenRig(t, `{}`, nil)
 	stalled := make(chan struct{})
 	r.f.p.out.mu.Lock() // nothing leaves while the test holds the writer
@@ -380,6 +381,7 @@ func (r *acpFrontRig) pastTurn(turn string, items ...*event) {
 // TestACPLoadReplays: the past comes before the answer, in order, at the client's
 // pace; a prompt that was sent behind the load waits for it.
 func TestACPLoadReplays(t *testing.T) {
+	t.Parallel()
 	const turns = 200
 	most := 0
 	r := newACPFrontRig(t, nil)
@@ -512,4 +514,19 @@ func TestACPUsage(t *testing.T) {
 	prompt("", func(p *acpPlayed) { use(p, 77, 60, 0, 17, 0) }) // how much of it was there before isn't known
 	prompt(`{"totalTokens":3,"inputTokens":2,"outputTokens":1,"thoughtTokens":0,"cachedReadTokens":0}`,
 		func(p *acpPlayed) { use(p, 80, 62, 0, 18, 0) })
+}
+
+// A prompt that may go is with the hub before the next request is read: what is chosen behind it doesn't count for it.
+func TestACPPromptGoesBeforeWhatFollows(t *testing.T) {
+	r := newOpenRig(t, `{}`, nil)
+	if !r.s.await(t.Context(), r.s.isIdle) {
+		t.Fatal("the session is not open")
+	}
+	r.f.dispatch(&message{id: json.RawMessage("7"), method: "session/prompt",
+		params: json.RawMessage(r.of(`,"prompt":[{"type":"text","text":"go on"}]`))})
+	if len(r.submits) != 1 {
+		t.Fatal("the prompt is not with the hub yet")
+	}
+	r.f.done((<-r.submits).w, playedResult("completed"))
+	r.answerTo("7")
 }

@@ -93,9 +93,8 @@ func newACPFrontRig(t *testing.T, change func(*acpFrontRig, *acpOptions)) *acpFr
 		clientOptions: clientOptions{R: stdin, W: stdout, Log: quietLog(), Version: "1.2.3",
 			submit: func(req turnRequest, w waiterID) { r.submits <- submitted{req, w} },
 			cancel: func(w waiterID) { r.cancels <- w },
-			decide: func(ask string, by decider, d decision, answers map[string][]string) bool {
+			decide: func(_, ask string, by decider, d decision, answers map[string][]string) {
 				r.decides <- decided{ask, by, d, answers}
-				return true
 			},
 			interrupt: func(agent, turn string, done func(interruptResult, *rpcError)) {
 				r.interrupts <- acpInterrupted{agent, turn}
@@ -526,17 +525,7 @@ func failsWith(t *testing.T, rec json.RawMessage, code int, words ...string) {
 	if got := string(rawField(rec, "error", "code")); got != fmt.Sprint(code) {
 		t.Errorf("answered %s, want code %d", rec, code)
 	}
-	hasWords(t, stringField(rec, "error", "message"), words...)
-}
-
-// hasWords fails where a text lacks any of the words.
-func hasWords(t *testing.T, text string, words ...string) {
-	t.Helper()
-	for _, w := range words {
-		if !strings.Contains(text, w) {
-			t.Errorf("%q is missing in\n%s", w, text)
-		}
-	}
+	mustContain(t, stringField(rec, "error", "message"), words...)
 }
 
 // playCases holds a file of testdata/acp to what do makes of its lines: what comes of

@@ -85,14 +85,13 @@ func readServers(raw json.RawMessage, taken []string) (table json.RawMessage, li
 			return
 		}
 		own := stringField(each, "name")
-		where := fmt.Sprintf("mcpServers[%d]", at)
 		if own == "" {
-			e = badParams("%s has no name, which must be a string that isn't empty", where)
+			e = badParams("mcpServers[%d] has no name, which must be a string that isn't empty", at)
 			return
 		}
-		where += fmt.Sprintf(" %q", clip(own, 100))
-		var entry map[string]any
-		if entry, e = readServer(each, where); e != nil {
+		r := acpServerReader{raw: each, where: fmt.Sprintf("mcpServers[%d] %q", at, clip(own, 100))}
+		entry := r.read()
+		if e = r.e; e != nil {
 			return
 		}
 		name := codexServerName(own, used)
@@ -106,89 +105,79 @@ func readServers(raw json.RawMessage, taken []string) (table json.RawMessage, li
 	return toJSON(entries), list, nil
 }
 
-// readServer reads one server of either transport.
-func readServer(raw json.RawMessage, where string) (map[string]any, *rpcError) {
-	text := func(key string) (string, *rpcError) {
-		val := rawField(raw, key)
-		s, ok := rawString(val)
-		if val == nil {
-			return "", badParams("%s: %s is missing: it must be a string that isn't empty", where, key)
-		}
-		if !ok || s == "" || strings.ContainsRune(s, 0) {
-			return "", badParams("%s: %s must be a string that isn't empty and has no NUL", where, key)
-		}
-		return s, nil
-	}
-	kind := rawField(raw, "type")
+// acpServerReader reads one server of a client's.
+type acpServerReader struct {
+	raw   json.RawMessage
+	where string    // the server's place and name, for e
+	e     *rpcError // the first thing that is wrong with the server
+}
+
+// read makes Codex's entry of a server of either transport.
+func (r *acpServerReader) read() map[string]any {
+	kind := rawField(r.raw, "type")
 	word, isWord := rawString(kind)
 	switch {
 	case isNull(kind) || word == "stdio":
-		command, e := text("command")
-		if e != nil {
-			return nil, e
-		}
-		args := []string{}
-		val := rawField(raw, "args")
+		command, args := r.text("command"), []string{}
+		val := rawField(r.raw, "args")
 		if !isNull(val) && (rawKind(val) != '[' || json.Unmarshal(val, &args) != nil) {
-			return nil, badParams("%s: args must be an array of strings", where)
+			r.refuse("args must be an array of strings")
 		}
-		env, e := readPairs(raw, "env", where)
-		if e != nil {
-			return nil, e
-		}
-		return map[string]any{"command": command, "args": args, "env": env}, nil
+		return map[string]any{"command": command, "args": args, "env": r.pairs("env", "=\x00\r\n")}
 	case word == "http":
-		address, e := text("url")
-		if e != nil {
-			return nil, e
-		}
+		address := r.text("url")
 		u, err := url.Parse(address)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return nil, badParams("%s: url %q is no http or https address", where, clip(address, 200))
+			r.refuse("url %q is no http or https address", clip(address, 200))
 		}
-		headers, e := readPairs(raw, "headers", where)
-		if e != nil {
-			return nil, e
-		}
-		return map[string]any{"url": address, "http_headers": headers}, nil
+		return map[string]any{"url": address, "http_headers": r.pairs("headers", ":\x00\r\n ")}
 	case word == "sse":
-		return nil, badParams("%s: type \"sse\" is not supported, as mcpCapabilities say; use http or stdio", where)
+		r.refuse("type \"sse\" is not supported, as mcpCapabilities say; use http or stdio")
 	case isWord:
-		return nil, badParams("%s: type %q is none of stdio (or absent) and http", where, clip(word, 100))
+		r.refuse("type %q is none of stdio (or absent) and http", clip(word, 100))
+	default:
+		r.refuse("type must be a string, not %s", kindWord(kind))
 	}
-	return nil, badParams("%s: type must be a string, not %s", where, kindWord(kind))
+	return nil
 }
 
-// readPairs reads env and headers: a list of name and value. The last of two equal names counts.
-func readPairs(raw json.RawMessage, key, where string) (map[string]string, *rpcError) {
-	pairs := map[string]string{}
-	list := rawField(raw, key)
-	if isNull(list) {
-		return pairs, nil
+func (r *acpServerReader) refuse(format string, args ...any) {
+	if r.e == nil {
+		r.e = badParams("%s: %s", r.where, fmt.Sprintf(format, args...))
 	}
-	if rawKind(list) != '[' {
-		return nil, badParams("%s: %s must be an array of {name, value}, not %s", where, key, kindWord(list))
+}
+
+// text is a string that must be there.
+func (r *acpServerReader) text(key string) string {
+	val := rawField(r.raw, key)
+	s, ok := rawString(val)
+	if val == nil {
+		r.refuse("%s is missing: it must be a string that isn't empty", key)
+	} else if !ok || s == "" || strings.ContainsRune(s, 0) {
+		r.refuse("%s must be a string that isn't empty and has no NUL", key)
 	}
-	forbidden := "=\x00\r\n"
-	if key == "headers" {
-		forbidden = ":\x00\r\n "
+	return s
+}
+
+// pairs reads env and headers: a list of name and value. The last of two equal names counts.
+func (r *acpServerReader) pairs(key, forbidden string) map[string]string {
+	pairs, list := map[string]string{}, rawField(r.raw, key)
+	if !isNull(list) && rawKind(list) != '[' {
+		r.refuse("%s must be an array of {name, value}, not %s", key, kindWord(list))
 	}
-	var e *rpcError
 	eachElement(list, func(each json.RawMessage) {
 		name, named := rawString(rawField(each, "name"))
 		value, valued := rawString(rawField(each, "value"))
 		switch {
-		case e != nil:
 		case !named || name == "" || strings.ContainsAny(name, forbidden):
-			e = badParams("%s: %s has an entry without a usable name", where, key)
-		case !valued || strings.ContainsRune(value, 0) || strings.ContainsAny(value, "\r\n") && key == "headers":
+			r.refuse("%s has an entry without a usable name", key)
+		case !valued || strings.ContainsRune(value, 0) || key == "headers" && strings.ContainsAny(value, "\r\n"):
 			// The value may be a secret, so it is not named.
-			e = badParams("%s: %s %q has no usable value, which must be a string", where, key, clip(name, 100))
-		default:
-			pairs[name] = value
+			r.refuse("%s %q has no usable value, which must be a string", key, clip(name, 100))
 		}
+		pairs[name] = value
 	})
-	return pairs, e
+	return pairs
 }
 
 // codexServerName is a name that every Codex takes ([A-Za-z0-9_-], 0.104; newer ones
@@ -217,7 +206,7 @@ func codexServerName(own string, used map[string]bool) string {
 }
 
 // ownCall is a tool call of ours that waits for a prompt to stand in.
-type ownCall struct{ id, title, status, text string }
+type ownCall struct{ title, status, text string }
 
 // acpServers are the MCP servers of a session, the client's and the user's.
 type acpServers struct {
@@ -226,7 +215,6 @@ type acpServers struct {
 	others  map[string]*acpServer // the others that Codex told of, by name
 	until   time.Time             // prompts wait for the client's servers until then; zero: they don't
 	news    []ownCall             // what the client is to be told
-	calls   int                   // calls of ours so far
 }
 
 // read takes the servers of a session that is about to be opened, and returns
@@ -244,17 +232,12 @@ func (t *acpServers) read(raw json.RawMessage, taken []string) (json.RawMessage,
 	}
 	for _, s := range list {
 		if s.name != s.own {
-			t.addNewsLocked(fmt.Sprintf("MCP server %q is called %q here", s.own, s.name), "completed",
+			t.news = append(t.news, ownCall{fmt.Sprintf("MCP server %q is called %q here", s.own, s.name), callDone,
 				fmt.Sprintf("Codex knows the editor's MCP server %q as %q: its own name has characters that Codex "+
-					"doesn't take, or is that of another server.", s.own, s.name))
+					"doesn't take, or is that of another server.", s.own, s.name)})
 		}
 	}
 	return table, nil
-}
-
-func (t *acpServers) addNewsLocked(title, status, text string) {
-	t.calls++
-	t.news = append(t.news, ownCall{fmt.Sprintf("mcp-server:%d", t.calls), title, status, text})
 }
 
 // takeNews is what is to be told in a prompt that runs.
@@ -296,8 +279,8 @@ func (t *acpServers) heard(name, status, why string) bool {
 		return false
 	}
 	s.told = true
-	t.addNewsLocked(fmt.Sprintf("MCP server %q %s", s.own, word), "failed",
-		clipChars(cmp.Or(why, "Codex gave no reason"), 2000))
+	t.news = append(t.news, ownCall{fmt.Sprintf("MCP server %q %s", s.own, word), callFailed,
+		clipChars(cmp.Or(why, "Codex gave no reason"), 2000)})
 	return true
 }
 

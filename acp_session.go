@@ -1,21 +1,17 @@
 package main
 
-// acp_session.go owns the sessions of an ACP client: the table of those that are open on this connection with the
-// requests that open and close them, and of each how it is opened and its past replayed, the way of events to its
-// encoder and of updates to the client, and what becomes of them when the client doesn't read. acp.go calls it on the
-// reading goroutine, and brings events; what waits for Codex or the disk is done in goroutines of their own. A session
-// that its client was told of must be on disk before. No lock is held over a call of the hub, the encoder or its parts,
-// and a replay holds no more than a little in memory.
+// acp_session.go owns one session of an ACP client: how it is opened and its past replayed, the way of events to its
+// encoder and of updates to the client, what becomes of them when the client doesn't read, and the one way in which
+// goroutines wait for something of it. acp_sessions.go makes it, acp.go brings events; what waits for Codex or the disk
+// is done in goroutines of their own. No lock is held over a call of the hub, the encoder or its parts, and a replay
+// holds no more than a little in memory.
 
 import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -28,241 +24,6 @@ const (
 	// acpCloseLimit is how long session/close waits for what it has cancelled.
 	acpCloseLimit = 5 * time.Second
 )
-
-// acpSessions are the sessions of this connection that are open or being opened.
-type acpSessions struct {
-	f *acpFront
-
-	mu      sync.Mutex             // guards the fields below
-	byID    map[string]*acpSession // by the client's sessionId
-	byAgent map[string]*acpSession // by agent_id, whose events go to the session
-}
-
-// of finds the session that params name by sessionId.
-func (t *acpSessions) of(params json.RawMessage) (*acpSession, *rpcError) {
-	id, e := paramSession(params)
-	if e != nil {
-		return nil, e
-	}
-	if s := t.named(id); s != nil {
-		return s, nil
-	}
-	return nil, noSession(id)
-}
-
-// named finds the session of a sessionId, nil for none.
-func (t *acpSessions) named(id string) *acpSession {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.byID[id]
-}
-
-// ofAgent finds the session of an agent, nil for none.
-func (t *acpSessions) ofAgent(agentID string) *acpSession {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.byAgent[agentID]
-}
-
-// each calls do with every session that its client can name.
-func (t *acpSessions) each(do func(*acpSession)) {
-	t.mu.Lock()
-	all := slices.Collect(maps.Values(t.byID))
-	t.mu.Unlock()
-	for _, s := range all {
-		do(s)
-	}
-}
-
-// put has a session found by its sessionId, and returns the one that was before, for whose end the opening waits.
-func (t *acpSessions) put(s *acpSession) (before *acpSession) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	before = t.byID[s.id]
-	s.before, t.byID[s.id] = before, s
-	return before
-}
-
-// bind has the events of a session's agent go to that session.
-func (t *acpSessions) bind(s *acpSession) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.byAgent[s.agentID] = s
-}
-
-// drop takes a session out of the table, for the one that was there before it.
-func (t *acpSessions) drop(s, before *acpSession) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.byID[s.id] == s {
-		delete(t.byID, s.id)
-		if before != nil {
-			t.byID[s.id] = before
-		}
-	}
-	if s.agentID != "" && t.byAgent[s.agentID] == s {
-		delete(t.byAgent, s.agentID)
-		if before != nil {
-			t.byAgent[s.agentID] = before
-		}
-	}
-}
-
-// newSessionName is "sess_" and a UUID of version 7, whose beginning is the time.
-func newSessionName(now time.Time) string {
-	var b [16]byte
-	rand.Read(b[:]) // never fails
-	ms := now.UnixMilli()
-	for i := range 6 {
-		b[i] = byte(ms >> (40 - 8*i))
-	}
-	b[6], b[8] = b[6]&0x0f|0x70, b[8]&0x3f|0x80
-	return fmt.Sprintf("sess_%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
-}
-
-// readOpening reads what session/new, load and resume have in common: the working directory, absolute and clean,
-// further directories, and the MCP servers as the client wrote them, an array or nothing.
-func readOpening(params json.RawMessage) (cwd string, roots []string, servers json.RawMessage, e *rpcError) {
-	if cwd, e = paramDir(params); e != nil {
-		return "", nil, nil, e
-	}
-	if list := rawField(params, "additionalDirectories"); !isNull(list) && rawKind(list) != '[' {
-		e = badParams("additionalDirectories must be an array of absolute paths, not %s", kindWord(list))
-	} else {
-		eachElement(list, func(el json.RawMessage) {
-			dir, ok := rawString(el)
-			switch {
-			case e != nil:
-			case !ok:
-				e = badParams("additionalDirectories[%d] must be a string, not %s", len(roots), kindWord(el))
-			case !filepath.IsAbs(dir):
-				e = badParams("additionalDirectories[%d] %q is not an absolute path", len(roots), shortName(dir))
-			}
-			roots = append(roots, filepath.Clean(dir))
-		})
-	}
-	servers = rawField(params, "mcpServers")
-	if e == nil && !isNull(servers) && rawKind(servers) != '[' {
-		e = badParams("mcpServers must be an array of MCP servers, not %s", kindWord(servers))
-	}
-	return cwd, roots, servers, e
-}
-
-// makeNew answers session/new, and session/fork, whose session begins with what another one holds.
-func (t *acpSessions) makeNew(c *acpCall, params json.RawMessage) *rpcError {
-	source := ""
-	cwd, roots, servers, e := readOpening(params)
-	if e == nil && c.method == "session/fork" {
-		source, e = paramSession(params)
-	}
-	if e != nil {
-		return e
-	}
-	f := t.f
-	s := newACPSession(f, newSessionName(time.Now()), cwd, roots)
-	s.counted = c.method == "session/new" // a fork goes on from what the other one has used
-	return f.work(c, func(ctx context.Context) (any, *rpcError) {
-		if e := f.logins.check(ctx); e != nil {
-			return nil, e
-		}
-		r, e := s.begin(ctx, source, servers)
-		if e != nil {
-			t.drop(s, nil)
-			if ctx.Err() != nil && f.life.Err() == nil { // cancelled: the hub may have opened it in that very moment
-				f.leave(s.agentID, func(closeResult, *rpcError) {})
-			}
-			return nil, e
-		}
-		t.put(s)
-		if !f.answer(c, s.state(true), nil) { // cancelled: nobody knows of the session
-			t.drop(s, nil)
-			f.leave(s.agentID, func(closeResult, *rpcError) {})
-			return nil, nil
-		}
-		s.finishOpening(r.Notes)
-		return nil, nil
-	})
-}
-
-// reopen answers session/load and session/resume. From here on prompts for the session wait until that is answered;
-// what runs of the session on this connection ends first.
-func (t *acpSessions) reopen(c *acpCall, params json.RawMessage) *rpcError {
-	id, e := paramSession(params)
-	if e != nil {
-		return e
-	}
-	cwd, roots, servers, e := readOpening(params)
-	if e != nil {
-		return e
-	}
-	s := newACPSession(t.f, id, cwd, roots)
-	before := t.put(s)
-	return t.f.work(c, func(ctx context.Context) (any, *rpcError) {
-		load := c.method == "session/load"
-		r, e := s.reopen(ctx, servers, before)
-		if e == nil && load {
-			e = s.replay(ctx)
-		}
-		if e != nil {
-			t.drop(s, before)
-			s.refuse(noSession(s.id))
-			return nil, e
-		}
-		t.f.answer(c, s.state(load), nil)
-		s.finishOpening(r.Notes)
-		return nil, nil
-	})
-}
-
-// close answers session/close, and session/delete, which needs no session that is open: what runs is cancelled first.
-func (t *acpSessions) close(c *acpCall, params json.RawMessage) *rpcError {
-	id, e := paramSession(params)
-	if e != nil {
-		return e
-	}
-	deletes := c.method == "session/delete"
-	s := t.named(id)
-	if s != nil {
-		s.setClosing(true)
-		s.queue.cancel(nil)
-	}
-	return t.f.work(c, func(ctx context.Context) (any, *rpcError) {
-		agentID := ""
-		if s != nil {
-			if e := s.awaitIdle(ctx); e != nil {
-				return nil, e
-			}
-			agentID = s.agentID
-			t.drop(s, nil)
-		} else if !deletes {
-			known, e := t.f.clientSession(id)
-			if agentID = known.AgentID; e != nil || agentID == "" {
-				return nil, noSession(id)
-			}
-		}
-		if agentID != "" {
-			if e := t.f.closeAgent(ctx, agentID); e != nil {
-				return nil, e
-			}
-		}
-		if deletes {
-			return nil, t.f.acpError(t.f.remove(ctx, id))
-		}
-		return nil, nil
-	})
-}
-
-// closeAgent closes an agent, and waits until it is closed.
-func (f *acpFront) closeAgent(ctx context.Context, agentID string) *rpcError {
-	left := make(chan *rpcError, 1)
-	f.leave(agentID, func(_ closeResult, e *rpcError) { left <- e })
-	select {
-	case e := <-left:
-		return f.acpError(e)
-	case <-ctx.Done():
-		return errACPClosing()
-	}
-}
 
 // acpSession is made anew by each session/new, load and resume.
 type acpSession struct {
@@ -282,9 +43,10 @@ type acpSession struct {
 
 	titling sync.Mutex // held while a title is set and told: no older one, and no answer to /rename, may be before it
 
-	mu      sync.Mutex // guards the fields below, and those of queue
-	opening bool       // the request that opens the session isn't answered: prompts and updates wait
-	closing bool       // takes no prompts any more
+	mu      sync.Mutex    // guards the fields below, and those of queue
+	news    chan struct{} // closed, and made anew, by poke: who awaits something looks again
+	opening bool          // the request that opens the session isn't answered: prompts and updates wait
+	closing bool          // takes no prompts any more, and asks about no plan
 	title   string
 	backlog acpBacklog
 	usage   tokenUsage // of the thread, as last told
@@ -292,10 +54,9 @@ type acpSession struct {
 	notes   []string   // of the last result
 	// turns that began while the session was opened: they are told as they run, not as its past
 	live     map[string]bool
-	mailTurn string          // the running turn that nobody here asked for, "" for none
-	mailItem string          // the message of that turn, once it was shown
-	idle     []chan struct{} // closed once the session is open and nothing of it runs or waits
-	before   *acpSession     // whose end the opening waits for, nil for none
+	mailTurn string      // the running turn that nobody here asked for, "" for none
+	mailItem string      // the message of that turn, once it was shown
+	before   *acpSession // whose end the opening waits for, nil for none
 
 	early     [][]byte // updates that came while the session was opened
 	earlySize int      // in bytes
@@ -312,9 +73,9 @@ const (
 
 // newACPSession makes a session that is being opened.
 func newACPSession(f *acpFront, id, cwd string, roots []string) *acpSession {
-	s := &acpSession{f: f, id: id, cwd: cwd, roots: roots, opening: true}
-	s.options.s, s.queue.s = s, s
-	s.skills = acpSkills{s: s, known: make(chan struct{})}
+	s := &acpSession{f: f, id: id, cwd: cwd, roots: roots, opening: true, news: make(chan struct{}),
+		live: map[string]bool{}}
+	s.options.s, s.queue.s, s.skills.s = s, s, s
 	s.enc = newACPEncoder(acpEncoding{Cwd: cwd, Client: f.client(), Send: s.send, Crowded: f.crowded})
 	return s
 }
@@ -337,7 +98,7 @@ func (s *acpSession) open(ctx context.Context, req turnRequest, servers json.Raw
 	if alike && f.settings(s.agentID) != nil {
 		s.servers.forget() // the thread stays as it is, and so do they
 	} else if len(s.mcp) > 0 {
-		time.AfterFunc(serversWait, s.queue.pump) // prompts wait no longer
+		time.AfterFunc(serversWait, s.poke) // prompts wait no longer
 	}
 	f.sessions.bind(s)
 	s.describe(&req)
@@ -391,11 +152,9 @@ func (s *acpSession) describe(req *turnRequest) {
 func (s *acpSession) reopen(ctx context.Context, servers json.RawMessage, before *acpSession) (turnResult, *rpcError) {
 	f := s.f
 	if before != nil {
-		idle := before.whenIdle() // from here on its user is asked about no plan
+		before.setClosing(true)
 		before.queue.leavePlans()
-		select {
-		case <-idle:
-		case <-ctx.Done():
+		if !before.await(ctx, before.isIdle) {
 			return turnResult{}, errACPClosing()
 		}
 		before.mu.Lock()
@@ -418,12 +177,8 @@ func (s *acpSession) reopen(ctx context.Context, servers json.RawMessage, before
 	s.title = known.Title
 	s.counted = s.counted || known.Turns == 0
 	s.mu.Unlock()
-	_, e = f.catalog(ctx, "account", "") // Codex is up
-	if f.status().Backend == "mcp-server" {
-		return turnResult{}, errOnlyAppServer()
-	}
-	if e != nil {
-		return turnResult{}, f.acpError(e)
+	if _, e = f.logins.ready(ctx); e != nil {
+		return turnResult{}, e
 	}
 	r, e := s.open(ctx, req, servers, before)
 	return r, f.unknownSession(s.id, e)
@@ -490,10 +245,11 @@ func (s *acpSession) finishOpening(notes []string) {
 	}
 	s.opening = false
 	s.mu.Unlock()
-	s.skills.tell() // also where a turn that began meanwhile was too much to keep
+	s.options.tellChanges() // a list of models that came meanwhile has told nobody who knew nothing yet
+	s.skills.tell()         // also where a turn that began meanwhile was too much to keep
 	s.skills.look()
 	s.notices(notes)
-	s.queue.pump()
+	s.poke()
 }
 
 // refuse answers the prompts of a session that could not be opened.
@@ -502,9 +258,8 @@ func (s *acpSession) refuse(e *rpcError) {
 	s.closing, s.opening, s.early = true, false, nil
 	left := s.queue.prompts
 	s.queue.prompts = nil
-	s.tellIdleLocked()
 	s.mu.Unlock()
-	s.skills.close()
+	s.poke()
 	for _, p := range left {
 		s.f.answer(p.c, nil, e)
 	}
@@ -529,67 +284,31 @@ func (s *acpSession) event(a agentRef, w waiterID, e *event) {
 	s.skills.event(e)
 	own := e.thread == "" || e.thread == a.Thread
 	begins := own && e.turn != "" && (e.kind == evStarted || e.method == "turn/started")
-	mailText, first := "", false
-	var now *acpPrompt // whose turn begins, and who is answered for that
 	s.mu.Lock()
 	if own && e.kind == evUsage {
 		s.usage, s.counted = *e.usage, true
 	}
 	if begins && s.opening {
-		if s.live == nil {
-			s.live = map[string]bool{}
-		}
 		s.live[e.turn] = true
 	}
-	if w != 0 {
-		p := s.queue.byWaiterLocked(w)
-		if p == nil || p.cancelled && p.stage != promptRunning {
-			s.mu.Unlock()
-			return // its prompt was answered: nothing of it is told
-		}
-		if first = begins && p.turn == ""; first {
-			s.mailTurn = "" // one turn runs at a time
-			if !p.carries {
-				p.before, p.counted = s.usage, s.counted
-			}
-		}
-		if e.phase != startingCodex { // told to every prompt that waits for Codex: none of their turns has begun
-			p.stage = promptRunning
-		}
-		if own && e.turn != "" {
-			p.turn = cmp.Or(p.turn, e.turn)
-		}
-		switch {
-		case !own:
-		case e.kind == evEnded:
-			p.failure = e.err
-		case e.kind == evItem && e.phase == "completed" && e.body.kind == "plan":
-			p.plan = e.body.text
-		}
-		if p.steered = p.steered || e.kind == evSteered; p.steered {
-			s.mu.Unlock()
-			if p.now && e.kind == evSteered {
-				p.tellSteered("injected")
-			}
-			return // what else happens is told to the prompt that began the turn
-		}
-		if first && p.now {
-			now = p
-		}
-	} else if own {
-		if begins && s.mailTurn != e.turn {
-			s.mailTurn, s.mailItem = e.turn, ""
-		}
-		if s.mailTurn != "" && e.turn == s.mailTurn && s.mailItem == "" && e.kind == evItem &&
-			e.body.kind == "userMessage" {
-			s.mailItem, mailText = e.item, e.body.text
-		}
+	told, first, outcome, mailText := true, false, "", ""
+	p := s.queue.byWaiterLocked(w)
+	switch {
+	case p != nil:
+		told, first, outcome = p.noteLocked(e, own, begins)
+	case w != 0:
+		told = false // its prompt was answered
+	case own:
+		mailText = s.noteMailLocked(e, begins)
 	}
 	mail := own && w == 0 && s.mailTurn != ""
 	s.mu.Unlock()
 
-	if now != nil {
-		now.tellSteered("startedNewTurn")
+	if outcome != "" {
+		p.tellSteered(outcome)
+	}
+	if !told {
+		return
 	}
 	s.enc.event(a, e)
 	if first {
@@ -622,6 +341,20 @@ func (s *acpSession) event(a agentRef, w waiterID, e *event) {
 	}
 }
 
+// noteMailLocked takes in an event of a turn that nobody here asked for, and returns what the agent was sent for it, as
+// soon as that is known.
+func (s *acpSession) noteMailLocked(e *event, begins bool) (text string) {
+	if begins && s.mailTurn != e.turn {
+		s.mailTurn, s.mailItem = e.turn, ""
+	}
+	if s.mailTurn == "" || e.turn != s.mailTurn || s.mailItem != "" || e.kind != evItem ||
+		e.body.kind != "userMessage" {
+		return ""
+	}
+	s.mailItem = e.item
+	return e.body.text
+}
+
 // serverEvent takes what Codex tells of an MCP server as it opens the thread. One of the client's that failed is told
 // in the prompt that waits or runs, else in the next one.
 func (s *acpSession) serverEvent(e *event) {
@@ -633,13 +366,13 @@ func (s *acpSession) serverEvent(e *event) {
 			s.tellServers()
 		}
 	}
-	s.queue.pump()
+	s.poke()
 }
 
 // tellServers shows what there is to tell of the MCP servers, as tool calls of the prompt that runs.
 func (s *acpSession) tellServers() {
 	for _, c := range s.servers.takeNews() {
-		s.enc.tellOwnCall(c.id, c.title, c.status, c.text)
+		s.enc.tellOwn(c.title, c.status, c.text)
 	}
 }
 
@@ -649,7 +382,7 @@ func (s *acpSession) endMailTurn(why string) {
 	s.mu.Lock()
 	s.mailTurn, s.mailItem = "", ""
 	s.mu.Unlock()
-	s.queue.pump()
+	s.poke()
 }
 
 // send sends one session/update. While the session is opened it waits; false: nothing is sent until the running turn
@@ -761,40 +494,47 @@ func (s *acpSession) tellTitle() {
 	}
 }
 
-// whenIdle is closed once the session is open and nothing of it runs or waits.
-func (s *acpSession) whenIdle() <-chan struct{} {
-	ch := make(chan struct{})
-	s.mu.Lock()
-	s.idle = append(s.idle, ch)
-	s.mu.Unlock()
-	s.queue.pump()
-	return ch
+// await waits until ready is true, at which it looks again after each poke. false: ctx has ended before.
+func (s *acpSession) await(ctx context.Context, ready func() bool) bool {
+	for {
+		s.mu.Lock()
+		news := s.news
+		s.mu.Unlock()
+		if ready() {
+			return true
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
-// awaitIdle waits for the end of what was cancelled, though not for long. If the request that waits is cancelled
-// itself, the session stays open, so it takes prompts again.
+// poke has those look again who await something of the session.
+func (s *acpSession) poke() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.news)
+	s.news = make(chan struct{})
+}
+
+// isIdle reports that the session is open and nothing of it runs or waits.
+func (s *acpSession) isIdle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.opening && len(s.queue.prompts) == 0 && s.mailTurn == ""
+}
+
+// awaitIdle waits for the end of what was cancelled, though not for long: the hub ends what still runs then. If the
+// request that waits is cancelled itself, the session stays open, so it takes prompts again.
 func (s *acpSession) awaitIdle(ctx context.Context) *rpcError {
-	late := time.NewTimer(acpCloseLimit)
-	defer late.Stop()
-	select {
-	case <-s.whenIdle():
-	case <-late.C: // the hub ends what runs
-	case <-ctx.Done():
-	}
+	limit, stop := context.WithTimeout(ctx, acpCloseLimit)
+	defer stop()
+	s.await(limit, s.isIdle)
 	if ctx.Err() != nil {
 		s.setClosing(false)
 		return errACPClosing()
 	}
 	return nil
-}
-
-// tellIdleLocked tells those who wait for it.
-func (s *acpSession) tellIdleLocked() {
-	if s.opening || len(s.queue.prompts) > 0 || s.mailTurn != "" {
-		return
-	}
-	for _, ch := range s.idle {
-		close(ch)
-	}
-	s.idle = nil
 }

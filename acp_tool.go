@@ -416,27 +416,24 @@ func (c *acpCalls) terminalEnd(t *acpTool, words []string) map[string]any {
 // for a reason where there is one. completed: the turn itself did not fail.
 func (c *acpCalls) closeAll(why string, completed bool) {
 	for len(c.open) > 0 {
-		t := c.open[0]
+		t, status, words := c.open[0], callFailed, why
 		var content []json.RawMessage
 		if t.terminal == nil && t.streamed.total > 0 {
 			content = append(content, callText(fenced(t.printed.text())))
 		}
 		left, asked := t.kind().left, len(t.waiting) > 0
 		switch {
-		// Nobody tells the end of these.
 		case completed && (t.origin == fromCall || t.origin == fromAsk && t.allowed && !asked):
-			c.run(t)
-			c.close(t, callDone, nil, nil)
-			continue
+			status, words, content = callDone, "", nil // nobody tells the end of these
 		case completed && left != "" && !asked && t.denied == "":
-			c.run(t)
-			c.close(t, callDone, content, nil, left)
-			continue
+			status, words = callDone, left
 		case t.denied != "":
-			c.close(t, callFailed, content, nil, declinedWords(t.denied))
-		default:
-			c.close(t, callFailed, content, nil, why)
+			words = declinedWords(t.denied)
 		}
+		if status == callDone {
+			c.run(t)
+		}
+		c.close(t, status, content, nil, words)
 	}
 }
 
@@ -534,16 +531,6 @@ func (c *acpCalls) decide(q *approval, d decision, why string) {
 			c.close(t, callDone, nil, nil)
 		}
 	}
-}
-
-// tellWhole tells of something of our own that has happened, as a tool call; k
-// is its place among those, told to the client by its item.
-func (c *acpCalls) tellWhole(k acpKey, title, status, text string) {
-	id := k.item + c.seen.number(k)
-	c.seen.add(k)
-	c.update(acpCallUpdate{Update: callNew, ID: id, Kind: "other", Status: callPending,
-		Title: cmp.Or(clipChars(visible(title), maxCallTitle), id)})
-	c.update(acpCallUpdate{Update: callNews, ID: id, Status: status, Content: addText(nil, text)})
 }
 
 // update sends a tool call or an update of one, behind the text before it.

@@ -320,11 +320,10 @@ func (x *acpEncoder) say(kind, s string) {
 	x.stream.say(kind, fmt.Sprint(x.own, x.said), s)
 }
 
-// tellOwnCall tells of something of our own that has happened, as a tool call.
-func (x *acpEncoder) tellOwnCall(id, title, status, text string) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.calls.tellWhole(acpKey{thread: x.own, item: id}, title, status, text)
+// tellOwn tells of something of our own that has happened, as a tool call.
+func (x *acpEncoder) tellOwn(title, status, text string) {
+	id, _ := x.askOwn(clipChars(visible(title), maxCallTitle), "other", "")
+	x.endOwn(id, status, "", text)
 }
 
 // askOwn tells of a question of our own, as a tool call, and returns the call for session/request_permission.

@@ -250,9 +250,7 @@ func fileTable(t *testing.T) string {
 func firstSentence(t *testing.T, name, text string) string {
 	set := token.NewFileSet()
 	f, err := parser.ParseFile(set, name, text, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	var head *ast.CommentGroup
 	for _, c := range f.Comments {
 		if c.Pos() > f.Name.Pos() && (head == nil || c.Pos() < head.Pos()) {
@@ -513,9 +511,7 @@ func exportData(t *testing.T, files map[string]string) map[string]string {
 	paths := map[string]bool{}
 	for name, text := range files {
 		f, err := parser.ParseFile(token.NewFileSet(), name, text, parser.ImportsOnly)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wantNil(t, err)
 		for _, imp := range f.Imports {
 			if path, err := strconv.Unquote(imp.Path.Value); err == nil && path != "unsafe" {
 				paths[path] = true

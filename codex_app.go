@@ -66,16 +66,16 @@ func newAppServer(r io.Reader, w io.WriteCloser, c *child, o appServerOptions) *
 	o.CallLimit = cmp.Or(o.CallLimit, 10*time.Second)
 	o.ToolLimit = cmp.Or(o.ToolLimit, 60*time.Second)
 	a := &appServer{appCalls: appCalls{childLink: newChildLink("app-server", w, c, o.linkOptions), o: o}}
+	a.answerOf = func(q *openAsk, d decision, c command) any { return answerTo(q, d, c.answers) }
 	a.threads = newThreadTable(a.requests.refuse, a.deliver)
 	a.requests = appRequests{childLink: a.childLink, threads: a.threads, toolLimit: o.ToolLimit}
-	a.requests.tools.prefix = fmt.Sprintf("tool-%d-", a.inf.pid)
 	opts := peerOptions{noVersion: true, maxInFlight: appInFlight, quick: a.readDelta, handle: a.handle}
 	a.listen(r, w, opts, a.tellEnd)
 	return a
 }
 
 func (a *appServer) tellEnd(death *childDeath) {
-	a.requests.tools.takeEach(func(*openAsk) bool { return true })
+	a.asks.takeEach(func(*openAsk) bool { return true }) // no tool is overdue any more
 	for _, t := range a.threads.end() {
 		t.putLast(goneEvent(t.op, t.root, death))
 	}
@@ -144,21 +144,20 @@ func (a *appServer) openAnswered(t *threadTree, spec threadSpec, res json.RawMes
 		err = &rpcError{Code: codeInternal, Message: "Codex opened a thread and gave no id"}
 	}
 	if err != nil {
-		a.refuseOpen(t, event{kind: evRefused, op: t.op, thread: spec.Thread, must: true, err: callError(err),
-			unknown: err == errCallTimeout})
+		a.refuseOpen(t, err)
 		return
 	}
 	old, ids, held := a.threads.addTree(t, id)
 	if old != nil {
 		old.cut()
-		a.requests.decline(ids)
+		a.declineAsks(ids...)
 	}
 	o := &openedThread{model: stringField(res, "model"), effort: stringField(res, "reasoningEffort"),
 		plans:   stringField(res, "collaborationMode", "mode") == collabPlan,
 		name:    clipUTF8(stringField(res, "thread", "name"), maxPreview),
 		preview: clipUTF8(stringField(res, "thread", "preview"), maxPreview)}
 	ready := func() {
-		a.threads.markOpened(t)
+		t.markOpened()
 		t.release(event{kind: evOpened, op: t.op, thread: id, must: true, opened: o})
 	}
 	if spec.Recover && spec.Thread != "" {
@@ -170,9 +169,9 @@ func (a *appServer) openAnswered(t *threadTree, spec threadSpec, res json.RawMes
 	a.follow(a.threads.replay(t, held))
 }
 
-func (a *appServer) refuseOpen(t *threadTree, e event) {
+func (a *appServer) refuseOpen(t *threadTree, err error) {
 	a.threads.forget(t)
-	t.putLast(e)
+	t.putLast(refused(t.op, t.root, err))
 }
 
 // recover stops what may still run in a thread that is opened again, before anybody hears that it is open.
@@ -185,7 +184,7 @@ func (a *appServer) recover(t *threadTree, thread json.RawMessage, ready func())
 		ready() // an interrupt of nothing would never be answered
 		return
 	}
-	ends := a.threads.watchEnds(t)
+	ends := t.watchEnds()
 	answered := make(chan error, 1)
 	a.callFor(t, "turn/interrupt", turnRef{t.root, turn}.params(), a.o.InterruptLimit,
 		func(_ json.RawMessage, err error) { answered <- err })
@@ -214,8 +213,7 @@ func (a *appServer) recover(t *threadTree, thread json.RawMessage, ready func())
 			case <-limit.C:
 				why := fmt.Sprintf("an earlier turn of thread %s still runs and could not be stopped within %v",
 					t.root, a.o.InterruptLimit)
-				a.refuseOpen(t, event{kind: evRefused, op: t.op, thread: t.root, must: true,
-					err: &backendError{Timeout: true, Message: why}})
+				a.refuseOpen(t, &backendError{Timeout: true, Message: why})
 				return
 			}
 		}
@@ -246,9 +244,7 @@ func (a *appServer) do(op opID, thread string, c command) {
 	case cmdUnload:
 		a.unload(thread)
 	case cmdAnswer:
-		if q := a.asks.take(c.ask); q != nil {
-			a.answer(q, answerTo(q, q.passed(c.decision), c.answers, a.info()))
-		}
+		a.decide(c)
 	case cmdToolResult:
 		a.requests.answerTool(c.ask, c.text, c.ok)
 	}
@@ -264,8 +260,8 @@ func (a *appServer) startTurn(op opID, thread string, c command) {
 		return
 	}
 	if busy != "" {
-		t.put(event{kind: evRefused, op: op, thread: thread, must: true, err: &backendError{
-			Message: fmt.Sprintf("thread %s still runs turn %s: interrupt it and wait for its end", thread, busy)}})
+		t.put(refused(op, thread, fmt.Errorf("thread %s still runs turn %s: interrupt it and wait for its end", thread,
+			busy)))
 		return
 	}
 	if c.action == actCompact {
@@ -292,13 +288,14 @@ func (a *appServer) steer(op opID, thread string, c command) {
 	}
 	params := map[string]any{"threadId": thread, "expectedTurnId": c.turn, "input": turnInput(c)}
 	a.callFor(t, "turn/steer", params, a.o.CallLimit, func(_ json.RawMessage, err error) {
-		e := event{kind: evSteered, op: op, thread: thread, turn: c.turn, must: true}
+		e := event{kind: evSteered, op: op, thread: thread, must: true}
 		switch {
 		case err == errPeerGone:
 			return // evGone follows
 		case err != nil:
-			e.kind, e.unknown, e.err = evRefused, err == errCallTimeout, callError(err)
+			e = refused(op, thread, err)
 		}
+		e.turn = c.turn
 		t.put(e)
 	})
 }
@@ -309,14 +306,14 @@ func (a *appServer) turnAnswered(t *threadTree, op opID, thread string, res json
 	}
 	turn := stringField(res, "turn", "id")
 	outcome := event{kind: evStarted, op: op, thread: thread, turn: turn, must: true}
-	if err != nil || turn == "" {
-		outcome.kind = evRefused
-		outcome.unknown = err == errCallTimeout || err == nil
-		if outcome.err = (&backendError{Message: "Codex started a turn and gave no id"}); err != nil {
-			outcome.err = callError(err)
-		}
+	switch {
+	case err != nil:
+		outcome = refused(op, thread, err)
+	case turn == "":
+		outcome = refused(op, thread, &backendError{Message: "Codex started a turn and gave no id"})
+		outcome.unknown = true
 	}
-	events, stopped := a.threads.answerTurn(t, turn, outcome)
+	events, stopped := t.answerTurn(turn, outcome)
 	if events == nil {
 		return // a compaction that had begun before anybody answered
 	}
@@ -350,24 +347,25 @@ func (a *appServer) stopTurn(op opID, r turnRef, again bool) {
 		}
 		run := a.threads.runningTurn(r.thread)
 		var re *rpcError
-		refused := errors.As(err, &re)
+		saidNo := errors.As(err, &re)
 		if run == "" {
 			// It ended meanwhile, or nothing ran: before 0.158 that is not answered.
-			if refused {
+			if saidNo {
 				if t := a.threads.endLostTurn(r.thread); t != nil {
 					t.put(event{kind: evEnded, thread: r.thread, must: true, status: "interrupted"})
 				}
 			}
 			return
 		}
-		if refused && !again {
+		if saidNo && !again {
 			a.stopTurn(op, turnRef{r.thread, run}, true) // refused, since it had not begun when we asked
 			return
 		}
 		a.log.Warn("codex did not stop a turn", "thread", r.thread, "turn", run, "error", err)
 		if t := a.threads.owner(r.thread); t != nil && op != 0 {
-			t.put(event{kind: evRefused, op: op, thread: r.thread, turn: run, must: true, err: callError(err),
-				unknown: err == errCallTimeout})
+			e := refused(op, r.thread, err)
+			e.turn = run
+			t.put(e)
 		}
 	})
 }
@@ -394,7 +392,7 @@ func (a *appServer) unload(thread string) {
 		return
 	}
 	t.cut()
-	a.requests.decline(ids)
+	a.declineAsks(ids...)
 	if !a.info().atLeast(148) {
 		return
 	}
@@ -507,20 +505,21 @@ func (a *appServer) route(e event) {
 	a.follow(a.threads.assign(e))
 }
 
-func (a *appServer) follow(out []delivery, stop []turnRef) {
+func (a *appServer) follow(out []delivery) {
 	for _, d := range out {
 		a.deliver(d)
-	}
-	for _, r := range stop {
-		a.stopTurn(0, r, true)
 	}
 }
 
 // deliver gives a session what is its own. On the reading goroutine, but for the
 // end of a turn whose shells take long to die.
 func (a *appServer) deliver(d delivery) {
-	if d.req != nil {
+	switch {
+	case d.req != nil:
 		a.requests.handle(d.req)
+		return
+	case d.stop.turn != "":
+		a.stopTurn(0, d.stop, true)
 		return
 	}
 	if d.e.method == "serverRequest/resolved" { // here, since both the request and this may have been held
@@ -543,7 +542,7 @@ func (a *appServer) deliver(d delivery) {
 // sent before it.
 func (a *appServer) compact(t *threadTree, op opID, thread string, c command) {
 	ask := func() {
-		if !a.threads.stillCalls(t, op) {
+		if !t.stillCalls(op) {
 			return // the session let go of the thread meanwhile
 		}
 		a.callFor(t, "thread/compact/start", map[string]any{"threadId": thread}, a.o.TurnLimit,

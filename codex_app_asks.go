@@ -6,10 +6,10 @@ package main
 // one Codex proposed and a person approved.
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,8 +22,6 @@ const (
 	mUserInput   = "item/tool/requestUserInput"
 	mElicitation = "mcpServer/elicitation/request"
 	mToolCall    = "item/tool/call"
-	mOldPatch    = "applyPatchApproval"
-	mOldExec     = "execCommandApproval"
 )
 
 // appRequests answers what one child asks, or puts it before the session that owns
@@ -31,20 +29,15 @@ const (
 type appRequests struct {
 	*childLink
 	threads   *threadTable
-	tools     askTable      // calls of the sessions' own tools; the approvals are in the link's asks
 	toolLimit time.Duration // how long a session may take for a tool's result
 }
 
 // handle answers a request, or puts it before the session.
 func (r *appRequests) handle(m *message) {
 	q := &openAsk{reqIDs: []json.RawMessage{m.id}, method: m.method, params: m.params,
-		turn:   stringField(m.params, "turnId"),
-		thread: cmp.Or(stringField(m.params, "threadId"), stringField(m.params, "conversationId"))}
+		thread: stringField(m.params, "threadId"), turn: stringField(m.params, "turnId")}
 	switch m.method {
 	case mCommand, mFileChange, mPermissions, mUserInput, mElicitation, mToolCall:
-	case mOldPatch, mOldExec:
-		r.refuse(m)
-		return
 	default:
 		r.refuse(m)
 		if t := r.threads.owner(q.thread); t != nil {
@@ -82,9 +75,7 @@ func (r *appRequests) handle(m *message) {
 	}
 	// The session unloaded its thread meanwhile and may have declined what was
 	// asked before this was: nobody hears of it, and the child waits.
-	if q := r.asks.take(ask.id); q != nil {
-		r.answer(q, answerTo(q, deny, nil, r.info()))
-	}
+	r.decide(command{ask: ask.id, decision: deny})
 }
 
 // refusal tells a session of a request that was answered without it.
@@ -96,24 +87,12 @@ func (q *openAsk) refusal(text string) event {
 // refuse declines a request at once, in its own words if there are any.
 func (r *appRequests) refuse(m *message) {
 	q := &openAsk{method: m.method, params: m.params}
-	if result := answerTo(q, deny, nil, r.info()); result != nil {
+	if result := answerTo(q, deny, nil); result != nil {
 		r.peer.reply(m.id, result)
 		return
 	}
 	r.peer.replyError(m.id, &rpcError{Code: codeNoMethod,
 		Message: fmt.Sprintf("%s does not know the request %q", appClient, m.method)})
-}
-
-// decline declines what was still asked in threads whose session is gone.
-func (r *appRequests) decline(threads []string) {
-	for _, id := range threads {
-		for _, q := range r.asks.takeThread(id) {
-			r.answer(q, answerTo(q, deny, nil, r.info()))
-		}
-		for _, q := range r.tools.takeThread(id) {
-			r.failTool(q)
-		}
-	}
 }
 
 // putToolCall puts a call before the session that owns the tree, a subagent's too (of which no version makes any yet):
@@ -123,7 +102,7 @@ func (r *appRequests) decline(threads []string) {
 func (r *appRequests) putToolCall(t *threadTree, q *openAsk) {
 	call := &toolCall{name: q.toolName(), args: rawField(q.params, "arguments")}
 	q.timer = time.AfterFunc(r.toolLimit, func() { r.toolOverdue(q) })
-	if !r.tools.add(q, &approval{}) {
+	if !r.register(q, &approval{}) {
 		q.timer.Stop()
 		return
 	}
@@ -131,32 +110,26 @@ func (r *appRequests) putToolCall(t *threadTree, q *openAsk) {
 	t.put(event{kind: evTool, thread: q.thread, turn: q.turn, item: stringField(q.params, "callId"),
 		must: true, tool: call, method: q.method, raw: q.params})
 	if r.threads.owner(q.thread) != t { // unloaded meanwhile: nobody heard of the call
-		if q := r.tools.take(call.id); q != nil {
-			r.failTool(q)
-		}
+		r.decide(command{ask: call.id, decision: deny})
 	}
 }
 
 // answerTool answers a call; a second answer is dropped.
 func (r *appRequests) answerTool(id, text string, ok bool) {
-	if q := r.tools.take(id); q != nil {
+	if q := r.asks.take(id); q != nil {
 		r.answer(q, toolAnswer(text, ok))
 	}
 }
 
 // toolOverdue answers a call that the session did not answer in time.
 func (r *appRequests) toolOverdue(q *openAsk) {
-	if len(r.tools.takeEach(func(open *openAsk) bool { return open == q })) == 0 || r.dead() != nil {
+	if len(r.asks.takeEach(func(open *openAsk) bool { return open == q })) == 0 || r.dead() != nil {
 		return
 	}
 	r.log.Warn("a tool of the agent was not answered in time",
 		"tool", q.toolName(), "thread", q.thread, "limit", r.toolLimit)
 	r.answer(q, toolAnswer(q.toolName()+" had no result within "+r.toolLimit.String()+
 		"; it may or may not have been done, so look before you call it again", false))
-}
-
-func (r *appRequests) failTool(q *openAsk) {
-	r.answer(q, toolAnswer("the session of this agent has ended, so "+q.toolName()+" can't be answered", false))
 }
 
 func (q *openAsk) toolName() string { return stringField(q.params, "tool") }
@@ -229,7 +202,8 @@ func elicitationAsk(a *approval, p json.RawMessage) {
 	meta := rawField(p, "_meta")
 	switch mode := stringField(p, "mode"); {
 	case stringField(meta, "codex_approval_kind") == "mcp_tool_call":
-		a.kind, a.reason, a.forSession = askMCPTool, message, rawListHas(rawField(meta, "persist"), "session")
+		a.kind, a.reason = askMCPTool, message
+		a.forSession = slices.Contains(rawStrings(rawField(meta, "persist")), "session")
 		a.server, a.tool, a.arguments = server, stringField(meta, "tool_name"), rawField(meta, "tool_params")
 		if a.tool == "" { // 0.153 has it in its words alone: Allow the atm MCP server to run tool "send"?
 			_, rest, _ := strings.Cut(message, `tool "`)
@@ -242,13 +216,13 @@ func elicitationAsk(a *approval, p json.RawMessage) {
 		a.action = "open " + a.page
 	case mode == "form" || mode == "openai/form" || mode == "openaiForm":
 		a.kind, a.reason, a.action = askQuestion, server+" asks", message
-		required := rawField(p, "requestedSchema", "required")
+		required := rawStrings(rawField(p, "requestedSchema", "required"))
 		_ = eachField(rawField(p, "requestedSchema", "properties"), func(name string, prop json.RawMessage) bool {
 			q := question{id: name, header: stringField(prop, "title"), text: stringField(prop, "description")}
 			if q.text == "" {
 				q.text = name
 			}
-			if !rawListHas(required, name) {
+			if !slices.Contains(required, name) {
 				q.optional = true
 				q.text += " (optional)"
 			}
@@ -269,11 +243,8 @@ func elicitationAsk(a *approval, p json.RawMessage) {
 }
 
 // enumOptions are the values that a field of a form can have, in each of the ways in which MCP writes them.
-func enumOptions(prop json.RawMessage) (out []string) {
-	eachElement(rawField(prop, "enum"), func(v json.RawMessage) {
-		s, _ := rawString(v)
-		out = append(out, s)
-	})
+func enumOptions(prop json.RawMessage) []string {
+	out := rawStrings(rawField(prop, "enum"))
 	for _, key := range []string{"oneOf", "anyOf"} { // with titles
 		eachElement(rawField(prop, key), func(v json.RawMessage) {
 			if s, ok := rawString(rawField(v, "const")); ok {
@@ -282,14 +253,6 @@ func enumOptions(prop json.RawMessage) (out []string) {
 		})
 	}
 	return out
-}
-
-func rawListHas(list json.RawMessage, want string) (has bool) {
-	eachElement(list, func(v json.RawMessage) {
-		s, _ := rawString(v)
-		has = has || s == want
-	})
-	return has
 }
 
 func permissionText(p json.RawMessage) string {
@@ -328,7 +291,7 @@ func userQuestions(list json.RawMessage) []question {
 }
 
 // answerTo is the result that says d to a request, in the child's words.
-func answerTo(q *openAsk, d decision, answers map[string][]string, info backendInfo) any {
+func answerTo(q *openAsk, d decision, answers map[string][]string) any {
 	switch q.method {
 	case mCommand, mFileChange:
 		if d == approveAlways && q.rule != nil {
@@ -361,13 +324,11 @@ func answerTo(q *openAsk, d decision, answers map[string][]string, info backendI
 	case mElicitation:
 		return elicitationAnswer(q.params, d, answers)
 	case mToolCall:
-		return toolAnswer(fmt.Sprintf("the tool %q is not available in this session", q.toolName()), false)
-	case mOldPatch, mOldExec:
-		// Nobody is asked in these words any more; they were never seen since 0.104.
-		if info.atLeast(148) {
-			return map[string]any{"decision": map[string]any{"denied": map[string]any{"rejection": "declined"}}}
+		why := fmt.Sprintf("the tool %q is not available in this session", q.toolName())
+		if q.id != "" { // it was put before the session
+			why = "the session of this agent has ended, so " + q.toolName() + " can't be answered"
 		}
-		return map[string]any{"decision": "denied"}
+		return toolAnswer(why, false)
 	}
 	return nil
 }
@@ -388,17 +349,13 @@ func elicitationAnswer(p json.RawMessage, d decision, answers map[string][]strin
 		}
 		return true
 	})
-	complete := true
-	eachElement(rawField(p, "requestedSchema", "required"), func(v json.RawMessage) {
-		name, _ := rawString(v)
-		_, ok := content[name]
-		complete = complete && ok
-	})
-	if !complete {
-		return decline
+	for _, name := range rawStrings(rawField(p, "requestedSchema", "required")) {
+		if _, ok := content[name]; !ok {
+			return decline
+		}
 	}
 	out := map[string]any{"action": "accept", "content": content}
-	if d == approveForSession && rawListHas(rawField(p, "_meta", "persist"), "session") {
+	if d == approveForSession && slices.Contains(rawStrings(rawField(p, "_meta", "persist")), "session") {
 		out["_meta"] = map[string]any{"persist": "session"}
 	}
 	return out

@@ -86,7 +86,7 @@ func TestAppAskAndAnswer(t *testing.T) {
 			q := &openAsk{method: tc.method, params: json.RawMessage(`{"serverName":"atm",` + tc.params + `}`)}
 			ask := newAsk(q, []fileChange{{path: "/w/a", kind: "add", diff: "+1"}})
 			want(t, strings.Join(fieldWords(reflect.ValueOf(*ask)), " "), tc.ask)
-			sameJSON(t, toJSON(answerTo(q, tc.d, tc.answers, backendInfo{version: "0.169.0"})), tc.reply)
+			sameJSON(t, toJSON(answerTo(q, tc.d, tc.answers)), tc.reply)
 		})
 	}
 }
@@ -95,9 +95,6 @@ func TestAppAskAndAnswer(t *testing.T) {
 func TestAppRefusedAtOnce(t *testing.T) {
 	const teleport = "item/teleport/requestApproval"
 	for _, tc := range []struct{ name, version, method, params, reply, told string }{
-		{"old patch", "0.104.0", mOldPatch, `{"conversationId":"t1"}`, `{"decision":"denied"}`, ""},
-		{"old exec, new words", "0.169.0", mOldExec, `{"conversationId":"t1"}`,
-			`{"decision":{"denied":{"rejection":"declined"}}}`, ""},
 		{"unknown approval", "0.169.0", teleport, `{"threadId":"t1","turnId":"u1"}`, "",
 			`notice t1/u1 text="Codex asked ` + teleport +
 				`, which is not known here; it was refused" (` + teleport + ")"},
@@ -229,11 +226,11 @@ func (p *codexPeer) toolReply(want string) {
 // A call is answered once, by its first result, and by one answer on every other way out
 // too: never by an error of the protocol, of which the model would read nothing.
 func TestAppToolCallHasOneAnswer(t *testing.T) {
-	const call = `tool %s/u1/c1 tool={tool-0-1 name=atm_send args={"to":"bob"}} (item/tool/call)`
+	const call = `tool %s/u1/c1 tool={ask-0-1 name=atm_send args={"to":"bob"}} (item/tool/call)`
 	const ended = ` false the session of this agent has ended, so atm_send can't be answered`
 	const none = ` false the tool "atm_send" is not available in this session`
 	result := func(p *codexPeer) {
-		p.b.do(0, "t1", command{kind: cmdToolResult, ask: "tool-0-1", text: "sent", ok: true})
+		p.b.do(0, "t1", command{kind: cmdToolResult, ask: "ask-0-1", text: "sent", ok: true})
 	}
 	for _, tc := range []struct {
 		name string
@@ -311,7 +308,7 @@ func TestAppToolCallHasOneAnswer(t *testing.T) {
 		p.out.Close()
 		synctest.Wait()
 		result(p) // nobody is there, and nothing breaks
-		if n := len(p.a.requests.tools.open); n != 0 {
+		if n := len(p.a.asks.open); n != 0 {
 			p.t.Errorf("%d calls are still open", n)
 		}
 		time.Sleep(2 * time.Minute)
@@ -416,8 +413,8 @@ func TestAppPermanentRule(t *testing.T) {
 		q := &openAsk{method: mCommand,
 			params: json.RawMessage(`{"command":"touch x","proposedExecpolicyAmendment":` + tt.params + `}`)}
 		want(t, ruleText(newAsk(q, nil)), tt.rule)
-		sameJSON(t, toJSON(answerTo(q, approveAlways, nil, backendInfo{})), tt.reply)
-		sameJSON(t, toJSON(answerTo(q, approve, nil, backendInfo{})), `{"decision":"accept"}`)
+		sameJSON(t, toJSON(answerTo(q, approveAlways, nil)), tt.reply)
+		sameJSON(t, toJSON(answerTo(q, approve, nil)), `{"decision":"accept"}`)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -77,13 +78,17 @@ const (
 	longestPause = 16 * firstPause
 )
 
-// fetch is call for what changes nothing, so that it may be sent again. No slot
-// of the calls in flight is held meanwhile.
-func (c *appCalls) fetch(ctx context.Context, method string, params any, limit time.Duration) (json.RawMessage, error) {
+// read is call for what changes nothing, so that it may be sent again. No slot of the calls in flight is held
+// meanwhile. Its error says what was to be read.
+func (c *appCalls) read(ctx context.Context, what, method string, params any,
+	limit time.Duration) (json.RawMessage, error) {
 	for pause := firstPause; ; pause *= 2 {
 		res, err := c.call(ctx, method, params, limit)
+		if err == nil {
+			return res, nil
+		}
 		if be, ok := err.(*backendError); !ok || be.Code != codeOverloaded || pause > longestPause {
-			return res, err
+			return nil, fmt.Errorf("reading %s from Codex: %w", what, err)
 		}
 		// Half of it to all of it, or those who were refused together would come back together.
 		again := time.NewTimer(pause/2 + rand.N(pause/2))
@@ -91,22 +96,12 @@ func (c *appCalls) fetch(ctx context.Context, method string, params any, limit t
 		case <-again.C:
 		case <-ctx.Done():
 			again.Stop()
-			return nil, ctx.Err()
+			return nil, fmt.Errorf("reading %s from Codex: %w", what, ctx.Err())
 		case <-c.gone:
 			again.Stop()
-			return nil, callError(errPeerGone)
+			return nil, fmt.Errorf("reading %s from Codex: %w", what, callError(errPeerGone))
 		}
 	}
-}
-
-// read is fetch, in words of what is read.
-func (c *appCalls) read(ctx context.Context, what, method string, params any,
-	limit time.Duration) (json.RawMessage, error) {
-	res, err := c.fetch(ctx, method, params, limit)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s from Codex: %w", what, err)
-	}
-	return res, nil
 }
 
 // pages reads a list to its end: {data, nextCursor} as if it were one page.
@@ -138,12 +133,13 @@ func (c *appCalls) pages(ctx context.Context, what, method string, limit time.Du
 // history tells the past turns of a thread. Of one that runs still it tells the beginning, without an end: that comes
 // live. 0.104 keeps no commands, patches and tool calls, and calls every turn completed.
 func (c *appCalls) history(ctx context.Context, thread string, each func(*event) error) error {
-	res, err := c.fetch(ctx, "thread/read", map[string]any{"threadId": thread, "includeTurns": true}, c.o.OpenLimit)
+	res, err := c.read(ctx, "the history of thread "+thread, "thread/read",
+		map[string]any{"threadId": thread, "includeTurns": true}, c.o.OpenLimit)
 	if err != nil {
-		if be, ok := err.(*backendError); ok && noTurnsYet(be) {
+		if be := (*backendError)(nil); errors.As(err, &be) && noTurnsYet(be) {
 			return nil
 		}
-		return fmt.Errorf("reading the history of thread %s from Codex: %w", thread, err)
+		return err
 	}
 	var turns []pastTurn
 	eachElement(rawField(res, "thread", "turns"), func(raw json.RawMessage) {

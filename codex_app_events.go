@@ -12,6 +12,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -90,7 +91,7 @@ func (like *appIDs) event(method string, params json.RawMessage) event {
 		e.kind = evDiff
 		e.text, _ = rawString(a.message)
 	case "thread/tokenUsage/updated":
-		if u := appUsage(a.usage); u != nil {
+		if u := readUsage(a.usage); u != nil {
 			e.kind, e.usage = evUsage, u
 		}
 	case "error":
@@ -246,16 +247,8 @@ func fileChanges(changes json.RawMessage) []fileChange {
 // subthreadsOf are the threads that an item says its thread has to do with.
 func subthreadsOf(params json.RawMessage) []string {
 	item := rawField(params, "item")
-	var ids []string
-	eachElement(rawField(item, "receiverThreadIds"), func(id json.RawMessage) {
-		if s, _ := rawString(id); s != "" {
-			ids = append(ids, s)
-		}
-	})
-	if s := stringField(item, "agentThreadId"); s != "" {
-		ids = append(ids, s)
-	}
-	return ids
+	ids := append(rawStrings(rawField(item, "receiverThreadIds")), stringField(item, "agentThreadId"))
+	return slices.DeleteFunc(ids, func(id string) bool { return id == "" })
 }
 
 // nicknameOf is what a thread/started calls a subagent: its thread's own fields
@@ -294,19 +287,21 @@ func planText(plan json.RawMessage) string {
 	return strings.Join(lines, "\n")
 }
 
-func appUsage(raw json.RawMessage) *tokenUsage {
+// readUsage reads what a thread has used, in the words of app-server and of mcp-server.
+func readUsage(raw json.RawMessage) *tokenUsage {
 	type counts struct {
 		TotalTokens, InputTokens, CachedInputTokens, OutputTokens, ReasoningOutputTokens int64
 	}
 	var u struct {
-		Total, Last        counts
-		ModelContextWindow int64 // null is 0
+		Total, TotalTokenUsage, Last, LastTokenUsage counts
+		ModelContextWindow                           int64 // null is 0
 	}
-	if isNull(raw) || json.Unmarshal(raw, &u) != nil {
+	if isNull(raw) || json.Unmarshal(plainKeys(raw), &u) != nil {
 		return nil
 	}
-	return &tokenUsage{Total: u.Total.TotalTokens, Input: u.Total.InputTokens, CachedInput: u.Total.CachedInputTokens,
-		Output: u.Total.OutputTokens, Reasoning: u.Total.ReasoningOutputTokens, Last: u.Last.TotalTokens,
+	total, last := cmp.Or(u.Total, u.TotalTokenUsage), cmp.Or(u.Last, u.LastTokenUsage)
+	return &tokenUsage{Total: total.TotalTokens, Input: total.InputTokens, CachedInput: total.CachedInputTokens,
+		Output: total.OutputTokens, Reasoning: total.ReasoningOutputTokens, Last: last.TotalTokens,
 		ContextWindow: u.ModelContextWindow}
 }
 
@@ -373,6 +368,9 @@ const codeOverloaded = -32001
 // callError translates the answer to a call that failed. Its words are the
 // same from 0.104 to 0.169, its code is -32600 for nearly everything.
 func callError(err error) *backendError {
+	if own, ok := err.(*backendError); ok {
+		return own
+	}
 	re, ok := err.(*rpcError)
 	if !ok {
 		switch err {
@@ -426,10 +424,9 @@ func oldServerEvents(m *message) (out []event) {
 		e.must = e.status != "starting"
 		out = append(out, e)
 	case oldComplete: // has those that are ready or failed a second time
-		eachElement(rawField(msg, "cancelled"), func(name json.RawMessage) {
-			server, _ := rawString(name)
+		for _, server := range rawStrings(rawField(msg, "cancelled")) {
 			out = append(out, event{kind: evServer, thread: e.thread, item: server, status: "cancelled", must: true})
-		})
+		}
 		e.kind = evRaw
 		out = append(out, e)
 	}

@@ -14,11 +14,13 @@ import (
 	"time"
 )
 
-// delivery is something to be done after the table's lock is released.
+// delivery is something to be done after the table's lock is released: a turn to be stopped; or an event or a request
+// for a session, which waits for that while nobody owns its thread.
 type delivery struct {
-	t   *threadTree
-	e   event
-	req *message // a request that was held and is to be put before the session now; nil: e is to be delivered
+	t    *threadTree // whose it is, nil as long as that isn't known
+	e    event
+	req  *message // a request to be put before the session; nil: e is to be delivered
+	stop turnRef  // the turn to be stopped, in place of all that; its turn is "" for none
 }
 
 // threadTable has every thread of one child.
@@ -49,13 +51,13 @@ func (tab *threadTable) addOpening(t *threadTree) bool {
 	if tab.dead {
 		return false
 	}
-	tab.opening[t] = true
+	tab.opening[t], t.tab = true, tab
 	return true
 }
 
 // addTree gives the tree its thread. A tree that had the thread before (a session that recovers its thread doesn't
 // unload it) is returned with its threads, taken out. held is what came for the thread before, for replay.
-func (tab *threadTable) addTree(t *threadTree, id string) (old *threadTree, ids []string, held []heldItem) {
+func (tab *threadTable) addTree(t *threadTree, id string) (old *threadTree, ids []string, held []delivery) {
 	tab.mu.Lock()
 	defer tab.mu.Unlock()
 	delete(tab.opening, t)
@@ -132,13 +134,6 @@ func (tab *threadTable) end() (all []*threadTree) {
 	return all
 }
 
-// markOpened has the events of the tree delivered from here on.
-func (tab *threadTable) markOpened(t *threadTree) {
-	tab.mu.Lock()
-	defer tab.mu.Unlock()
-	t.opened = true
-}
-
 // owner is the tree that hears of a thread, nil while there is none or it isn't
 // opened. Deltas, nearly all there is, need no more.
 func (tab *threadTable) owner(thread string) *threadTree {
@@ -167,58 +162,48 @@ func (tab *threadTable) runningTurn(thread string) string {
 	return tab.running[thread]
 }
 
-// watchEnds lets a recovery see the end of any turn on the tree's root.
-func (tab *threadTable) watchEnds(t *threadTree) <-chan struct{} {
-	tab.mu.Lock()
-	defer tab.mu.Unlock()
-	t.rootEnds = make(chan struct{}, 1)
-	return t.rootEnds
-}
-
-// assign finds the owner of an event that has just come: what to deliver, and which turns to stop.
-func (tab *threadTable) assign(e event) (out []delivery, stop []turnRef) {
+// assign finds the owner of an event that has just come, and returns what is to be done about the event.
+func (tab *threadTable) assign(e event) (out []delivery) {
 	tab.mu.Lock()
 	defer tab.mu.Unlock()
 	th := tab.threads[e.thread]
 	if th != nil && th.isRoot() && th.tree.action == actCompact {
-		out = tab.trackCompactionLocked(th.tree, e)
+		out = th.tree.trackCompactionLocked(e)
 	}
 	tab.trackTurnLocked(th, e)
 	if th == nil {
 		// Codex 0.148 and later may name a subagent's parent right there.
 		if parent := parentOf(e); parent != "" && tab.threads[parent] != nil {
-			return tab.adoptLocked(tab.threads[parent].tree, e.thread, parent, heldItem{e: e})
+			return tab.adoptLocked(tab.threads[parent].tree, e.thread, parent, delivery{e: e})
 		}
-		tab.unowned.hold(e.thread, heldItem{e: e})
-		return nil, nil
+		tab.unowned.hold(e.thread, delivery{e: e})
+		return nil
 	}
-	more, stop := tab.assignLocked(th, e)
-	return append(out, more...), stop
+	return append(out, tab.assignLocked(th, e)...)
 }
 
 // replay assigns what was held for a tree's root, which has its tree now.
-func (tab *threadTable) replay(t *threadTree, held []heldItem) (out []delivery, stop []turnRef) {
+func (tab *threadTable) replay(t *threadTree, held []delivery) []delivery {
 	tab.mu.Lock()
 	defer tab.mu.Unlock()
 	return tab.replayLocked(t, t.root, held)
 }
 
 // replayLocked tracks no turns: those were tracked as the events came.
-func (tab *threadTable) replayLocked(t *threadTree, thread string, held []heldItem) (out []delivery, stop []turnRef) {
-	for _, it := range held {
+func (tab *threadTable) replayLocked(t *threadTree, thread string, held []delivery) (out []delivery) {
+	for _, d := range held {
 		th := tab.threads[thread]
 		switch {
-		case it.req != nil:
-			out = append(out, delivery{t: t, req: it.req})
+		case d.req != nil:
+			out = append(out, delivery{t: t, req: d.req})
 		case th != nil && th.tree == t:
-			deliveries, stops := tab.assignLocked(th, it.e)
-			out, stop = append(out, deliveries...), append(stop, stops...)
+			out = append(out, tab.assignLocked(th, d.e)...)
 		}
 	}
-	return out, stop
+	return out
 }
 
-func (tab *threadTable) assignLocked(th *appThread, e event) (out []delivery, stop []turnRef) {
+func (tab *threadTable) assignLocked(th *appThread, e event) (out []delivery) {
 	t := th.tree
 	switch {
 	case e.kind == evItem && e.body.kind == "fileChange":
@@ -231,7 +216,7 @@ func (tab *threadTable) assignLocked(th *appThread, e event) (out []delivery, st
 		th.learnName(e)
 	case e.method == "turn/started" && t.stopping && !(th.isRoot() && t.call != nil):
 		if run := tab.running[e.thread]; run != "" { // else the turn came and went before anybody owned the thread
-			stop = append(stop, turnRef{e.thread, run})
+			out = append(out, delivery{stop: turnRef{e.thread, run}})
 		}
 	case e.kind == evEnded:
 		th.files = nil
@@ -244,13 +229,13 @@ func (tab *threadTable) assignLocked(th *appThread, e event) (out []delivery, st
 		}
 		var early bool
 		if e, early = t.endTurn(e); early {
-			return nil, nil
+			return nil
 		}
 	}
 	switch {
 	case t.mustHoldEnd(e):
 		t.heldEnd = &e
-		time.AfterFunc(shellsGrace, func() { tab.endOverdue(t, &e) })
+		time.AfterFunc(shellsGrace, func() { t.endOverdue(&e) })
 	case t.opened, e.kind == evServer: // what servers do is told once, also while an earlier turn is stopped
 		out = append(out, delivery{t: t, e: e})
 		if end := t.takeHeldEnd(); end != nil {
@@ -259,27 +244,13 @@ func (tab *threadTable) assignLocked(th *appThread, e event) (out []delivery, st
 	}
 	if e.kind == evItem && (e.body.kind == "collabAgentToolCall" || e.body.kind == "subAgentActivity") {
 		for _, id := range subthreadsOf(e.raw) {
-			more, stops := tab.adoptLocked(t, id, th.id)
+			out = append(out, tab.adoptLocked(t, id, th.id)...)
 			if sub := tab.threads[id]; sub != nil && sub.tree == t && sub.name == "" && id != t.root {
 				sub.name = stringField(e.raw, "item", "agentPath")
 			}
-			out, stop = append(out, more...), append(stop, stops...)
 		}
 	}
-	return out, stop
-}
-
-// endOverdue lets the end of a turn go whose shells don't end in time.
-func (tab *threadTable) endOverdue(t *threadTree, e *event) {
-	tab.mu.Lock()
-	waits := t.heldEnd == e
-	if waits {
-		t.heldEnd, t.shells = nil, nil
-	}
-	tab.mu.Unlock()
-	if waits {
-		tab.deliver(delivery{t: t, e: *e})
-	}
+	return out
 }
 
 // trackTurnLocked notes which turn runs in a thread, be it anybody's.
@@ -296,39 +267,22 @@ func (tab *threadTable) trackTurnLocked(th *appThread, e event) {
 	}
 }
 
-// trackCompactionLocked takes an event of a root whose turn is a compaction, and returns what comes before the event.
-func (tab *threadTable) trackCompactionLocked(t *threadTree, e event) []delivery {
-	// From 0.148 on turn/started begins it, in 0.104 the item. Its end is
-	// as good a beginning: it may be interrupted before it has any other.
-	begins := e.method == "turn/started" || e.kind == evEnded || e.kind == evItem && e.body.kind == "contextCompaction"
-	if t.call == nil || !begins {
-		return nil
-	}
-	op := t.call.op
-	t.call, t.turn = nil, e.turn
-	if e.kind != evEnded {
-		tab.running[t.root] = e.turn
-	}
-	return []delivery{{t: t, e: event{kind: evStarted, op: op, thread: t.root, turn: e.turn, must: true}}}
-}
-
 // adoptLocked makes a thread part of a tree and releases what was held for the
 // thread, with more behind it, and then the same for its own subagents' threads.
-func (tab *threadTable) adoptLocked(t *threadTree, id, parent string,
-	more ...heldItem) (out []delivery, stop []turnRef) {
+func (tab *threadTable) adoptLocked(t *threadTree, id, parent string, more ...delivery) (out []delivery) {
 	if tab.threads[id] != nil || id == "" {
-		return nil, nil // the tree's already, or another session's own thread
+		return nil // the tree's already, or another session's own thread
 	}
 	tab.threads[id] = &appThread{id: id, tree: t, parent: parent}
-	out, stop = tab.replayLocked(t, id, append(tab.unowned.release(id), more...))
-	if run := (turnRef{id, tab.running[id]}); run.turn != "" && t.stopping && !slices.Contains(stop, run) {
-		stop = append(stop, run)
+	out = tab.replayLocked(t, id, append(tab.unowned.release(id), more...))
+	run := turnRef{id, tab.running[id]}
+	if run.turn != "" && t.stopping && !slices.ContainsFunc(out, func(d delivery) bool { return d.stop == run }) {
+		out = append(out, delivery{stop: run})
 	}
 	for _, child := range tab.unowned.childrenOf(id) {
-		deliveries, stops := tab.adoptLocked(t, child, id)
-		out, stop = append(out, deliveries...), append(stop, stops...)
+		out = append(out, tab.adoptLocked(t, child, id)...)
 	}
-	return out, stop
+	return out
 }
 
 // dropUnowned drops what nobody claimed in time. Its requests are declined. While a thread/start is on its way (a
@@ -366,7 +320,7 @@ func (tab *threadTable) claimRequest(thread, item string, m *message) (who *aske
 	defer tab.mu.Unlock()
 	th := tab.threads[thread]
 	if th == nil {
-		return nil, tab.unowned.hold(thread, heldItem{e: event{thread: thread, raw: m.params}, req: m})
+		return nil, tab.unowned.hold(thread, delivery{e: event{thread: thread, raw: m.params}, req: m})
 	}
 	if !th.tree.opened {
 		return nil, false
@@ -403,36 +357,6 @@ func (tab *threadTable) callTurn(root string, op opID, act turnAction) (t *threa
 	t.call, t.action = &turnCall{op: op}, act
 	t.stopping, t.cleans, t.lost, t.answered = false, false, false, false
 	return t, ""
-}
-
-// stillCalls reports that a tree is still there and calls for the turn of op.
-func (tab *threadTable) stillCalls(t *threadTree, op opID) bool {
-	tab.mu.Lock()
-	defer tab.mu.Unlock()
-	return tab.treeLocked(t.root) == t && t.call != nil && t.call.op == op
-}
-
-// answerTurn ends the call with the id that turn/start returned; "" when it failed. It returns what to deliver, and
-// whether the turn was interrupted meanwhile.
-func (tab *threadTable) answerTurn(t *threadTree, turn string, outcome event) (out []event, stop bool) {
-	tab.mu.Lock()
-	defer tab.mu.Unlock()
-	c := t.call
-	if c == nil || c.op != outcome.op {
-		return nil, false
-	}
-	t.call = nil
-	out = append(out, outcome)
-	t.turn, t.lost = turn, outcome.unknown
-	for _, e := range c.ended {
-		if turn != "" && e.turn == turn {
-			t.turn = ""
-		} else {
-			e = foreignEnd(e)
-		}
-		out = append(out, e)
-	}
-	return out, t.stopping && t.turn != ""
 }
 
 // endLostTurn takes the child's word that nothing runs on a root. It returns
@@ -476,6 +400,7 @@ func (tab *threadTable) markInterrupted(root, turn string, cleans bool) (stop []
 // opened on; what stands before is set before the tree is in the table, but root, which addTree sets of a new thread.
 type threadTree struct {
 	sink
+	tab     *threadTable
 	op      opID   // of the open
 	session string // the client's own name for its session, for the log
 	servers []byte // the MCP servers that the thread was opened with, JSON
@@ -498,6 +423,67 @@ type threadTree struct {
 type turnCall struct {
 	op    opID
 	ended []event // the turn/completed that overtook the answer
+}
+
+// markOpened has the events of the tree delivered from here on.
+func (t *threadTree) markOpened() {
+	t.tab.mu.Lock()
+	defer t.tab.mu.Unlock()
+	t.opened = true
+}
+
+// watchEnds lets a recovery see the end of any turn on the tree's root.
+func (t *threadTree) watchEnds() <-chan struct{} {
+	t.tab.mu.Lock()
+	defer t.tab.mu.Unlock()
+	t.rootEnds = make(chan struct{}, 1)
+	return t.rootEnds
+}
+
+// stillCalls reports that the tree is still there and calls for the turn of op.
+func (t *threadTree) stillCalls(op opID) bool {
+	t.tab.mu.Lock()
+	defer t.tab.mu.Unlock()
+	return t.tab.treeLocked(t.root) == t && t.call != nil && t.call.op == op
+}
+
+// answerTurn ends the call with the id that turn/start returned; "" when it failed. It returns what to deliver, and
+// whether the turn was interrupted meanwhile.
+func (t *threadTree) answerTurn(turn string, outcome event) (out []event, stop bool) {
+	t.tab.mu.Lock()
+	defer t.tab.mu.Unlock()
+	c := t.call
+	if c == nil || c.op != outcome.op {
+		return nil, false
+	}
+	t.call = nil
+	out = append(out, outcome)
+	t.turn, t.lost = turn, outcome.unknown
+	for _, e := range c.ended {
+		if turn != "" && e.turn == turn {
+			t.turn = ""
+		} else {
+			e = foreignEnd(e)
+		}
+		out = append(out, e)
+	}
+	return out, t.stopping && t.turn != ""
+}
+
+// trackCompactionLocked takes an event of a root whose turn is a compaction, and returns what comes before the event.
+func (t *threadTree) trackCompactionLocked(e event) []delivery {
+	// From 0.148 on turn/started begins it, in 0.104 the item. Its end is
+	// as good a beginning: it may be interrupted before it has any other.
+	begins := e.method == "turn/started" || e.kind == evEnded || e.kind == evItem && e.body.kind == "contextCompaction"
+	if t.call == nil || !begins {
+		return nil
+	}
+	op := t.call.op
+	t.call, t.turn = nil, e.turn
+	if e.kind != evEnded {
+		t.tab.running[t.root] = e.turn
+	}
+	return []delivery{{t: t, e: event{kind: evStarted, op: op, thread: t.root, turn: e.turn, must: true}}}
 }
 
 // endTurn takes the end of a turn on the root. It becomes one that ends nothing for the session if it isn't of the
@@ -562,6 +548,19 @@ func (t *threadTree) takeHeldEnd() *event {
 	return e
 }
 
+// endOverdue lets the end of a turn go whose shells don't end in time.
+func (t *threadTree) endOverdue(e *event) {
+	t.tab.mu.Lock()
+	waits := t.heldEnd == e
+	if waits {
+		t.heldEnd, t.shells = nil, nil
+	}
+	t.tab.mu.Unlock()
+	if waits {
+		t.tab.deliver(delivery{t: t, e: *e})
+	}
+}
+
 // appThread is one thread of a tree. The table's lock guards it.
 type appThread struct {
 	id    string
@@ -613,21 +612,16 @@ type unownedThreads struct {
 // unownedThread is a thread that nobody owns yet.
 type unownedThread struct {
 	parent string // the thread that it is a subagent's of, as far as a thread/started told
-	items  []heldItem
+	items  []delivery
 	timer  *time.Timer
 }
 
-// heldItem is an event, or a request if req is set.
-type heldItem struct {
-	e   event
-	req *message
-}
-
-func (it heldItem) size() int { return len(it.e.raw) + heldOverhead }
+// heldSize is what something held counts for.
+func heldSize(d delivery) int { return len(d.e.raw) + heldOverhead }
 
 // hold keeps something for a while. false: that would be too much, and it is dropped.
-func (us *unownedThreads) hold(id string, it heldItem) bool {
-	if us.bytes+it.size() > maxHeldBytes {
+func (us *unownedThreads) hold(id string, d delivery) bool {
+	if us.bytes+heldSize(d) > maxHeldBytes {
 		return false
 	}
 	u := us.held[id]
@@ -636,24 +630,24 @@ func (us *unownedThreads) hold(id string, it heldItem) bool {
 		us.held[id] = u
 		u.timer = time.AfterFunc(holdLimit, func() { us.overdue(id, u) })
 	}
-	if parent := parentOf(it.e); parent != "" {
+	if parent := parentOf(d.e); parent != "" {
 		u.parent = parent
 	}
-	u.items = append(u.items, it)
-	us.bytes += it.size()
+	u.items = append(u.items, d)
+	us.bytes += heldSize(d)
 	return true
 }
 
 // release returns what was held for a thread, which has an owner now or is given up.
-func (us *unownedThreads) release(id string) []heldItem {
+func (us *unownedThreads) release(id string) []delivery {
 	u := us.held[id]
 	if u == nil {
 		return nil
 	}
 	u.timer.Stop()
 	delete(us.held, id)
-	for _, it := range u.items {
-		us.bytes -= it.size()
+	for _, d := range u.items {
+		us.bytes -= heldSize(d)
 	}
 	return u.items
 }

@@ -444,19 +444,24 @@ type turnResult struct {
 	Team       string        `json:"team"`
 	Status     string        `json:"status"`                // of the session: idle, busy, …
 	TurnStatus string        `json:"turn_status,omitempty"` // completed, failed, interrupted; "" when no turn ran
-	Usage      *tokenUsage   `json:"usage,omitempty"`
 	Duration   time.Duration `json:"duration_ns"`
-	Sandbox    string        `json:"sandbox,omitempty"`
-	Approval   string        `json:"approval_policy,omitempty"`
-	Declined   []declined    `json:"declined,omitempty"`
-	Notes      []string      `json:"notes,omitempty"` // what the caller should know, a sentence each
+	turnFacts
+	Review *reviewShown `json:"review,omitempty"` // what the review that the turn was came to
+}
 
-	Worktree    *worktreePlace  `json:"worktree,omitempty"`     // where the agent works, nil for no worktree of its own
-	Limit       *limitReached   `json:"limit,omitempty"`        // the turn failed for a limit of the account
-	Changes     *turnChanges    `json:"changes,omitempty"`      // of files, nil for none
-	Output      json.RawMessage `json:"output,omitempty"`       // the answer as the value that output_schema asked for
-	OutputError string          `json:"output_error,omitempty"` // why there is none though it was asked for
-	Review      *reviewShown    `json:"review,omitempty"`       // what the review that the turn was came to
+// turnFacts are what is told of a turn beside its answer, to its caller and in its file.
+type turnFacts struct {
+	Usage    *tokenUsage `json:"usage,omitempty"`
+	Sandbox  string      `json:"sandbox,omitempty"`
+	Approval string      `json:"approval_policy,omitempty"`
+	Declined []declined  `json:"declined,omitempty" doc:"Actions that were not approved"`
+	Notes    []string    `json:"notes,omitempty"` // what the caller should know, a sentence each
+
+	Worktree    *worktreePlace  `json:"worktree,omitempty"` // where the agent works, nil for no worktree of its own
+	Limit       *limitReached   `json:"limit,omitempty" doc:"Set where the turn failed for a limit of the account"`
+	Changes     *turnChanges    `json:"changes,omitempty" doc:"What Codex edited in the turn, without what shell commands did"`
+	Output      json.RawMessage `json:"output,omitempty" doc:"The answer as the value that output_schema asked for"`
+	OutputError string          `json:"output_error,omitempty" doc:"Why there is no output: what is wrong with the answer"`
 }
 
 // failed reports a turn that ran and did not complete.

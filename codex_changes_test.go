@@ -10,6 +10,7 @@ import (
 
 // What is told of a diff is files, kinds and lines, whatever stands in the lines themselves.
 func TestTurnChanges(t *testing.T) {
+	t.Parallel()
 	const add = "diff --git a/p 1.txt b/p 1.txt\nnew file mode 100644\nindex 0000..ce01\n--- /dev/null\n+++ b/p " +
 		"1.txt\t\n@@ -0,0 +1 @@\n+hello\n"
 	const edit = "diff --git a/m.sql b/m.sql\nindex 1..2\n--- a/m.sql\n+++ b/m.sql\n@@ -1,3 +1,4 @@ func\n keep\n--- " +
@@ -73,6 +74,8 @@ func TestAccountLimits(t *testing.T) {
 				{"name":"secondary","used_percent":0,"window_minutes":"$absent","resets_at":"$absent"}]}`},
 		{`{"limit_id":"codex_other","limit_name":"a\nb","primary":{"used_percent":1e308,"window_minutes":60}}`,
 			`{"windows":["$any","$any",{"name":"a b primary","used_percent":100,"window_minutes":60}]}`},
+		{`{"limitId":"codex","primary":{"usedPercent":"97","resetsAt":1900000000}}`,
+			`{"windows":[{"name":"primary","used_percent":96,"resets_at":"2027-01-15T08:00:00Z"},"$any","$any"]}`},
 	} {
 		l.take(json.RawMessage(c.told), now)
 		got, err := decodeJSON(toJSON(l.view()))

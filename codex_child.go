@@ -8,7 +8,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -256,33 +255,39 @@ func (t *stderrTail) Write(b []byte) (int, error) {
 // lastLine is the last line that says something, and of those the last that speaks of an error.
 func (t *stderrTail) lastLine() string {
 	t.mu.Lock()
-	text := string(t.end)
+	last, errs := saidLines(t.end)
 	t.mu.Unlock()
-	var last, lastError string
-	for _, l := range strings.Split(text, "\n") {
-		// Codex from 0.148 says this at level ERROR on every start without bwrap.
-		if s, isError := cleanLogLine(l); s != "" && !strings.Contains(s, "could not find bubblewrap") {
-			last = s
-			if isError {
-				lastError = s
-			}
-		}
+	if len(errs) > 0 {
+		last = errs[len(errs)-1]
 	}
-	return redact(clipChars(cmp.Or(lastError, last), maxToldLine))
+	return redact(clipChars(last, maxToldLine))
 }
 
 // firstError is for a child that ended before it answered: the first line
 // that speaks of an error is the cause, what follows its consequences.
 func (t *stderrTail) firstError() string {
 	t.mu.Lock()
-	text := string(t.head)
+	_, errs := saidLines(t.head)
 	t.mu.Unlock()
-	for _, l := range strings.Split(text, "\n") {
-		if s, isError := cleanLogLine(l); isError && !strings.Contains(s, "could not find bubblewrap") {
-			return redact(clipChars(s, maxToldLine))
+	if len(errs) == 0 {
+		return t.lastLine()
+	}
+	return redact(clipChars(errs[0], maxToldLine))
+}
+
+// saidLines are the last line that says something, "" for none, and all that speak of an error.
+func saidLines(text []byte) (last string, errs []string) {
+	for line := range strings.Lines(string(text)) {
+		s, isError := cleanLogLine(line)
+		// Codex from 0.148 says this at level ERROR on every start without bwrap.
+		if s == "" || strings.Contains(s, "could not find bubblewrap") {
+			continue
+		}
+		if last = s; isError {
+			errs = append(errs, s)
 		}
 	}
-	return t.lastLine()
+	return last, errs
 }
 
 var (

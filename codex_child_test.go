@@ -26,9 +26,7 @@ func script(t *testing.T, body string) string {
 	// nobody could start it: "text file busy".
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+body), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, os.WriteFile(path, []byte("#!/bin/sh\n"+body), 0o755))
 	return path
 }
 
@@ -36,9 +34,7 @@ func script(t *testing.T, body string) string {
 func startScript(t *testing.T, body string) (c *child, line string) {
 	t.Helper()
 	c, err := startChild(linkOptions{Path: script(t, body), Env: os.Environ(), Dir: t.TempDir()}, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	t.Cleanup(func() { c.stop(0) })
 	for b := make([]byte, 1); ; line += string(b) {
 		if _, err := io.ReadFull(c.stdout, b); err != nil || b[0] == '\n' {
@@ -82,9 +78,7 @@ func TestChildLadder(t *testing.T) {
 func TestChildGroupDiesWithIt(t *testing.T) {
 	c, _ := startScript(t, "sleep 1000 & echo ready; wait\n")
 	p, _ := os.FindProcess(c.pid)
-	if err := p.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, p.Kill())
 	if _, err := io.ReadAll(c.stdout); err != nil { // the end is there when nobody holds the pipe any more
 		t.Errorf("the grandchild lives on: %v", err)
 	}
@@ -184,9 +178,7 @@ func TestCodexIsFoundAndAskedOnce(t *testing.T) {
 		})
 	}
 	plain := script(t, "")
-	if err := os.Chmod(plain, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, os.Chmod(plain, 0o644))
 	t.Setenv("PATH", filepath.Dir(plain))
 	var p childProbe
 	for bin, says := range map[string]string{
@@ -212,9 +204,7 @@ func TestAppServerProcess(t *testing.T) {
 		b, err := startAppServer(context.Background(), appServerOptions{linkOptions: linkOptions{
 			Path: script(t, hello+body), Env: os.Environ(), Dir: t.TempDir(),
 			OnGone: func(d *childDeath) { gone = append(gone, d) }}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		wantNil(t, err)
 		return b
 	}
 	t.Run("closes stdout and lives on", func(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -59,64 +58,55 @@ type limitReached struct {
 
 // accountLimits is what Codex has told of all limits. It may be used from any goroutine.
 type accountLimits struct {
-	mu    sync.Mutex // guards the fields below
-	told  bool       // anything was told
-	asked bool       // Codex was asked once, since nothing was
-	shown limitsShown
+	mu    sync.Mutex  // guards the fields below
+	asked bool        // Codex was asked once, since nothing was told
+	shown limitsShown // AsOf is "" as long as nothing was told
 }
 
-// either is the field of an object by its name in app-server's words, or in those of mcp-server.
-func either(obj json.RawMessage, name string) json.RawMessage {
-	if val := rawField(obj, name); val != nil {
-		return val
+// saidLimit is one limit in the words of app-server and of mcp-server, without the underscores of the latter.
+type saidLimit struct {
+	LimitID, LimitName, PlanType, RateLimitReachedType string
+
+	Primary, Secondary *saidWindow
+	Credits            *struct {
+		HasCredits, Unlimited *bool
+		Balance               string
 	}
-	var old strings.Builder
-	for _, r := range name {
-		if r >= 'A' && r <= 'Z' {
-			old.WriteByte('_')
-			r += 'a' - 'A'
-		}
-		old.WriteRune(r)
-	}
-	return rawField(obj, old.String())
 }
 
-func numberIn(obj json.RawMessage, name string) (n float64, ok bool) {
-	val := either(obj, name)
-	return n, rawKind(val) == '0' && json.Unmarshal(val, &n) == nil
+type saidWindow struct {
+	UsedPercent                                 any // a number, else it was not told
+	WindowDurationMins, WindowMinutes, ResetsAt float64
 }
 
 // take takes in what Codex says of one limit.
 func (l *accountLimits) take(limit json.RawMessage, now time.Time) {
-	if rawKind(limit) != '{' {
-		return
-	}
+	var said saidLimit
+	_ = json.Unmarshal(plainKeys(limit), &said) // what is of another type was not told
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	id, _ := rawString(either(limit, "limitId"))
-	name, _ := rawString(either(limit, "limitName"))
 	some := false
-	for _, which := range []string{"primary", "secondary"} {
-		raw := rawField(limit, which)
-		used, ok := numberIn(raw, "usedPercent")
-		if !ok {
+	for i, window := range []*saidWindow{said.Primary, said.Secondary} {
+		if window == nil {
 			continue
 		}
-		w := limitWindow{Name: which}
-		if other := cutName(oneLine(cmp.Or(name, id))); other != "" && id != "codex" {
-			w.Name = other + " " + which
+		used, isNumber := window.UsedPercent.(float64)
+		if !isNumber {
+			continue
+		}
+		w := limitWindow{Name: [...]string{"primary", "secondary"}[i]}
+		if other := cutName(oneLine(cmp.Or(said.LimitName, said.LimitID))); other != "" && said.LimitID != "codex" {
+			w.Name = other + " " + w.Name
 		}
 		at := slices.IndexFunc(l.shown.Windows, func(o limitWindow) bool { return o.Name == w.Name })
 		if at >= 0 {
 			w = l.shown.Windows[at] // what is left out now was told before
 		}
 		w.Used = min(max(used, 0), 100)
-		for _, name := range []string{"windowDurationMins", "windowMinutes"} {
-			if n, ok := numberIn(raw, name); ok && n > 0 && n < maxLimitMinutes {
-				w.Minutes = int64(n)
-			}
+		if n := cmp.Or(window.WindowMinutes, window.WindowDurationMins); n > 0 && n < maxLimitMinutes {
+			w.Minutes = int64(n)
 		}
-		if n, ok := numberIn(raw, "resetsAt"); ok && n > 0 && n < maxLimitReset {
+		if n := window.ResetsAt; n > 0 && n < maxLimitReset {
 			w.resets = time.Unix(int64(n), 0).UTC()
 			w.ResetsAt = w.resets.Format(time.RFC3339)
 		}
@@ -127,27 +117,23 @@ func (l *accountLimits) take(limit json.RawMessage, now time.Time) {
 			l.shown.Windows = append(l.shown.Windows, w)
 		}
 	}
-	if plan, _ := rawString(either(limit, "planType")); plan != "" {
-		l.shown.Plan, some = cutName(oneLine(plan)), true
+	if said.PlanType != "" {
+		l.shown.Plan, some = cutName(oneLine(said.PlanType)), true
 	}
-	if c := rawField(limit, "credits"); rawKind(c) == '{' {
+	if c := said.Credits; c != nil {
 		credits := deref(l.shown.Credits)
-		if has := either(c, "hasCredits"); !isNull(has) {
-			credits.Has = string(has) == "true"
+		if c.HasCredits != nil {
+			credits.Has = *c.HasCredits
 		}
-		if unlimited := rawField(c, "unlimited"); !isNull(unlimited) {
-			credits.Unlimited = string(unlimited) == "true"
+		if c.Unlimited != nil {
+			credits.Unlimited = *c.Unlimited
 		}
-		if balance, _ := rawString(rawField(c, "balance")); balance != "" {
-			credits.Balance = cutName(oneLine(balance))
-		}
-		l.shown.Credits = &credits
-		some = true
+		credits.Balance = cmp.Or(cutName(oneLine(c.Balance)), credits.Balance)
+		l.shown.Credits, some = &credits, true
 	}
 	if some {
-		reached, _ := rawString(either(limit, "rateLimitReachedType"))
-		l.shown.reached = cutName(oneLine(reached))
-		l.told, l.shown.AsOf = true, now.UTC().Format(time.RFC3339)
+		l.shown.reached = cutName(oneLine(said.RateLimitReachedType))
+		l.shown.AsOf = now.UTC().Format(time.RFC3339)
 	}
 }
 
@@ -164,7 +150,7 @@ func (l *accountLimits) takeAll(answer json.RawMessage, now time.Time) {
 func (l *accountLimits) mayAsk() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ask := !l.told && !l.asked
+	ask := l.shown.AsOf == "" && !l.asked
 	l.asked = true
 	return ask
 }
@@ -173,7 +159,7 @@ func (l *accountLimits) mayAsk() bool {
 func (l *accountLimits) view() *limitsShown {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.told {
+	if l.shown.AsOf == "" {
 		return nil
 	}
 	v := l.shown

@@ -54,8 +54,12 @@ type childLink struct {
 	child *child    // nil over bare pipes, in tests
 	w     io.Closer // the child's stdin
 	peer  *peer
-	asks  askTable      // the approvals that wait for a decision
+	asks  askTable      // what waits for an answer: approvals, and calls of a session's own tools
 	gone  chan struct{} // closed when every sink has heard of the end
+
+	// answerOf is a decision in the child's words; of the command it may tell the answers and the reason. The driver
+	// sets it before anything is read.
+	answerOf func(q *openAsk, d decision, c command) any
 
 	mu    sync.Mutex // guards the fields below, and those that a driver puts under it
 	inf   backendInfo
@@ -190,6 +194,12 @@ func (l *childLink) stop(grace time.Duration) {
 	<-l.gone
 }
 
+// refused tells that a command was not done, or if err is that of a call without an answer, that nobody knows.
+func refused(op opID, thread string, err error) event {
+	return event{kind: evRefused, op: op, thread: thread, must: true, unknown: err == errCallTimeout,
+		err: callError(err)}
+}
+
 // goneEvent is the last event of a sink whose child has ended.
 func goneEvent(op opID, thread string, death *childDeath) event {
 	return event{kind: evGone, op: op, thread: thread, must: true,
@@ -298,6 +308,20 @@ func (q *openAsk) passed(d decision) decision {
 		return deny
 	}
 	return d
+}
+
+// decide gives the child the decision that a command holds: the first one counts.
+func (l *childLink) decide(c command) {
+	if q := l.asks.take(c.ask); q != nil {
+		l.answer(q, l.answerOf(q, q.passed(c.decision), c))
+	}
+}
+
+// declineAsks declines what is still asked in threads that nobody has any more.
+func (l *childLink) declineAsks(threads ...string) {
+	for _, q := range l.asks.takeEach(func(q *openAsk) bool { return slices.Contains(threads, q.thread) }) {
+		l.answer(q, l.answerOf(q, deny, command{why: "the session was closed"}))
+	}
 }
 
 // answer gives the child its answer, however often it asked.
@@ -423,14 +447,10 @@ func (t *askTable) withdraw(reqID json.RawMessage) *openAsk {
 	return nil
 }
 
-// takeTurn removes the asks of a turn that is over. Before 0.148 nothing else tells that they are void.
+// takeTurn removes the approvals of a turn that is over. Before 0.148 nothing else tells that they are void. The calls
+// of its tools stay: Codex takes no notice of their answers, and what was done was done.
 func (t *askTable) takeTurn(thread, turn string) []*openAsk {
-	return t.takeEach(func(q *openAsk) bool { return q.thread == thread && q.turn == turn })
-}
-
-// takeThread removes the asks of a thread that nobody owns any more.
-func (t *askTable) takeThread(thread string) []*openAsk {
-	return t.takeEach(func(q *openAsk) bool { return q.thread == thread })
+	return t.takeEach(func(q *openAsk) bool { return q.thread == thread && q.turn == turn && q.timer == nil })
 }
 
 // takeEach removes the asks that match.

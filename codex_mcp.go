@@ -63,6 +63,7 @@ func newMCPServer(r io.Reader, w io.WriteCloser, c *child, o mcpServerOptions) *
 	o.CancelPause = cmp.Or(o.CancelPause, 500*time.Millisecond)
 	m := &mcpServer{childLink: newChildLink("mcp-server", w, c, o.linkOptions), o: o,
 		threads: map[string]*mcpThread{}, calls: map[int64]*mcpThread{}}
+	m.answerOf = func(q *openAsk, d decision, c command) any { return elicitationReply(m.info(), d, c.why, q.rule) }
 	m.listen(r, w, peerOptions{handle: m.handle}, m.tellEnd)
 	return m
 }
@@ -176,8 +177,7 @@ func (m *mcpServer) open(op opID, spec threadSpec, to func(event)) {
 		if th != nil {
 			m.declineAsks(spec.Thread)
 		}
-		s.putLast(event{kind: evRefused, op: op, thread: spec.Thread, must: true,
-			err: &backendError{Message: why, Missing: true}})
+		s.putLast(refused(op, spec.Thread, &backendError{Message: why, Missing: true}))
 		return
 	}
 	th.sink, th.op = s, op
@@ -199,9 +199,7 @@ func (m *mcpServer) do(op opID, thread string, c command) {
 	case cmdUnload:
 		m.unload(thread)
 	case cmdAnswer:
-		if q := m.asks.take(c.ask); q != nil {
-			m.answer(q, elicitationReply(m.info(), q.passed(c.decision), c.why, q.rule))
-		}
+		m.decide(c)
 	}
 }
 
@@ -222,7 +220,7 @@ func (m *mcpServer) startTurn(op opID, thread string, c command) {
 	}
 	if why != "" {
 		m.mu.Unlock()
-		m.put(th, event{kind: evRefused, op: op, must: true, err: &backendError{Message: why}})
+		m.put(th, refused(op, "", errors.New(why)))
 		return
 	}
 	name, args := "codex-reply", map[string]any{"prompt": prompt, "threadId": th.id}
@@ -246,8 +244,9 @@ func (m *mcpServer) startOverdue(th *mcpThread, run *mcpTurn) {
 	still := th.cur == run && run.id == ""
 	m.mu.Unlock()
 	if still {
-		m.put(th, event{kind: evRefused, op: run.op, must: true, unknown: true,
-			err: &backendError{Message: "Codex began no turn in time", Timeout: true}})
+		e := refused(run.op, "", &backendError{Message: "Codex began no turn in time", Timeout: true})
+		e.unknown = true
+		m.put(th, e)
 	}
 }
 
@@ -322,13 +321,6 @@ func (m *mcpServer) forgetLocked(th *mcpThread) {
 		if m.threads[name] == th {
 			delete(m.threads, name)
 		}
-	}
-}
-
-// declineAsks declines what a thread that nobody has any more was still asked.
-func (m *mcpServer) declineAsks(thread string) {
-	for _, q := range m.asks.takeThread(thread) {
-		m.answer(q, elicitationReply(m.info(), deny, "the session was closed", nil))
 	}
 }
 
@@ -537,9 +529,9 @@ func (m *mcpServer) callAnswered(th *mcpThread, call int64, res json.RawMessage,
 	// No event told of an end: Codex refused the call.
 	th.stopTimer()
 	th.cur = nil
-	e := event{kind: evRefused, op: run.op, turn: run.id, must: true, err: refusedCall(res, err)}
+	e := refused(run.op, "", refusedCall(res, err))
 	if run.id != "" {
-		e.kind, e.op, e.status, e.spent = evEnded, 0, "failed", true
+		e.kind, e.op, e.turn, e.status, e.spent = evEnded, 0, run.id, "failed", true
 		th.spent = "Codex (mcp-server) answered its last turn out of turn"
 	}
 	m.mu.Unlock()

@@ -31,9 +31,7 @@ func withMCP(t *testing.T, play func(p *codexPeer, h *heard)) {
 		p.serve("initialize", `{"serverInfo":{"name":"codex-mcp-server","version":"0.153.0"}}`)
 		p.expect("notifications/initialized")
 		p.serve("tools/list", toolsOf(t, "0.153.0"))
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		wantNil(t, <-done)
 		play(p, p.hear())
 	})
 }
@@ -271,9 +269,7 @@ func TestMCPUserConfig(t *testing.T) {
 		t.Errorf("none: %s, %v", res, err)
 	}
 	path := filepath.Join(dir, "config.toml")
-	if err := os.WriteFile(path, []byte("sandbox_mode = \n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, os.WriteFile(path, []byte("sandbox_mode = \n"), 0o600))
 	if _, err := readCodexConfig(dir); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("broken: %v", err)
 	}

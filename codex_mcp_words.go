@@ -69,7 +69,7 @@ func mcpEvent(f mcpFields, params json.RawMessage) event {
 	case "turn_diff":
 		e.kind, e.text = evDiff, text("unified_diff")
 	case "token_count":
-		if u := mcpUsage(rawField(msg, "info")); u != nil {
+		if u := readUsage(rawField(msg, "info")); u != nil {
 			e.kind, e.usage = evUsage, u
 		}
 	case "stream_error":
@@ -175,26 +175,6 @@ func mcpChanges(changes json.RawMessage) []fileChange {
 	return out
 }
 
-func mcpUsage(info json.RawMessage) *tokenUsage {
-	type counts struct {
-		Total     int64 `json:"total_tokens"`
-		Input     int64 `json:"input_tokens"`
-		Cached    int64 `json:"cached_input_tokens"`
-		Output    int64 `json:"output_tokens"`
-		Reasoning int64 `json:"reasoning_output_tokens"`
-	}
-	var u struct {
-		Total  counts `json:"total_token_usage"`
-		Last   counts `json:"last_token_usage"`
-		Window int64  `json:"model_context_window"`
-	}
-	if isNull(info) || json.Unmarshal(info, &u) != nil {
-		return nil
-	}
-	return &tokenUsage{Total: u.Total.Total, Input: u.Total.Input, CachedInput: u.Total.Cached, Output: u.Total.Output,
-		Reasoning: u.Total.Reasoning, Last: u.Last.Total, ContextWindow: u.Window}
-}
-
 // mcpAsk is the neutral form of an elicitation. before is the event that came ahead of it, which alone has the model's
 // reason, the host a command would reach and the rule that Codex proposes.
 func mcpAsk(q *openAsk, before json.RawMessage) *approval {
@@ -256,8 +236,9 @@ func readMCPSchema(list json.RawMessage) (s mcpSchema) {
 		switch stringField(tool, "name") {
 		case "codex":
 			props := rawField(tool, "inputSchema", "properties")
-			words := rawField(props, "approval-policy", "enum")
-			s.codex, s.untrusted, s.profile = true, rawListHas(words, "untrusted"), rawField(props, "profile") != nil
+			words := rawStrings(rawField(props, "approval-policy", "enum"))
+			s.codex, s.profile = true, rawField(props, "profile") != nil
+			s.untrusted = slices.Contains(words, "untrusted")
 		case "codex-reply":
 			s.reply = true
 		}

@@ -78,9 +78,7 @@ func withApp(t *testing.T, name, version string, play func(p *codexPeer), change
 			done := p.shaking()
 			p.serve("initialize", `{"userAgent":"atm-agent-mcp/`+version+` (Debian 12; x86_64) dumb (x; 1)"}`)
 			p.expect("initialized")
-			if err := <-done; err != nil {
-				t.Fatal(err)
-			}
+			wantNil(t, <-done)
 			play(p)
 		})
 	}
@@ -374,9 +372,7 @@ func sameJSON(t *testing.T, got json.RawMessage, want string) {
 func wantGolden(t *testing.T, golden, got string) {
 	t.Helper()
 	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		wantNil(t, os.WriteFile(golden, []byte(got), 0o644))
 		return
 	}
 	want(t, got, readText(t, golden))
@@ -404,9 +400,7 @@ func TestRealCodexesAreUnderstood(t *testing.T) {
 			var lines []recorded
 			for text := range strings.Lines(readText(t, name+".jsonl")) {
 				var l recorded
-				if err := json.Unmarshal([]byte(text), &l); err != nil {
-					t.Fatal(err)
-				}
+				wantNil(t, json.Unmarshal([]byte(text), &l))
 				lines = append(lines, l)
 			}
 			synctest.Test(t, func(t *testing.T) {

@@ -54,9 +54,7 @@ func TestCodexDriver(t *testing.T) {
 
 func TestCodexDriverOverTheMock(t *testing.T) {
 	codex, err := exec.LookPath("codex") // the tests' own
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	for _, version := range []string{"0.104.0", "0.153.0", "0.169.0"} {
 		t.Run(version, func(t *testing.T) {
 			home, repo, env := homeOfMock(t, version)
@@ -84,9 +82,7 @@ func (r driverRig) start(t *testing.T) *driven {
 	d := &driven{t: t, heard: make(chan event, 10000), account: make(chan string, 100)}
 	r.o.OnNews = func(method string, params json.RawMessage) { d.account <- method + " " + string(params) }
 	b, err := startAppServer(context.Background(), r.o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	d.b = b
 	t.Cleanup(func() { b.stop(5 * time.Second) })
 	return d

@@ -8,9 +8,11 @@ package main
 // next layer's value holds. Only a bad flag and a bad --config file are errors. Nothing is written here.
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,10 +29,10 @@ func pluginNames() []string { return []string{"codex-mcp", pluginName} }
 // that are no settings are in there too, and mean nothing here.
 type flagValues map[string]string
 
-// only is the flag of that name, for a command whose other flags have a setting's name and another meaning.
-func (fl flagValues) only(name string) flagValues {
-	if v, given := fl[name]; given {
-		return flagValues{name: v}
+// teamOnly is the team's flag, for a command whose other flags have a setting's name and another meaning.
+func (fl flagValues) teamOnly() flagValues {
+	if team, given := fl["team"]; given {
+		return flagValues{"team": team}
 	}
 	return nil
 }
@@ -461,28 +463,24 @@ func (c *config) ownRole(name string) role {
 
 // roleOrNone is the role, or what holds without a role where there is none of that name.
 func (c *config) roleOrNone(name string) role {
-	r, err := c.plainRole(name)
-	if err != nil {
-		return role{subagents: c.subagents, autoMail: c.autoMail}
-	}
+	r, _ := c.plainRole(name)
 	return r
 }
 
 // plainRole is role, whoever wrote it.
 func (c *config) plainRole(name string) (role, error) {
-	if name == "" {
-		if name = c.defaultRole; name == "" {
-			return role{subagents: c.subagents, autoMail: c.autoMail}, nil
-		}
+	none := role{subagents: c.subagents, autoMail: c.autoMail}
+	if name = cmp.Or(name, c.defaultRole); name == "" {
+		return none, nil
 	}
 	r, ok := c.roles[name]
 	if !ok {
 		names := slices.Sorted(maps.Keys(c.roles))
 		if len(names) == 0 {
-			return role{}, fmt.Errorf("no role %q: none is configured; a role is a table "+
+			return none, fmt.Errorf("no role %q: none is configured; a role is a table "+
 				"[plugins.%s.roles.<name>] in .atm.toml", cutName(name), pluginName)
 		}
-		return role{}, fmt.Errorf("no role %q: there are %s%s", cutName(name), strings.Join(names, ", "),
+		return none, fmt.Errorf("no role %q: there are %s%s", cutName(name), strings.Join(names, ", "),
 			didYouMean(name, names))
 	}
 	r.sandbox = c.top.cap(r.sandbox)
@@ -501,32 +499,40 @@ func (c *config) auditFile() string { return filepath.Join(c.sessionsRoot, c.tea
 // chooseTeam finds our team. The team of the Claude Code session that started us goes before the default_team of the
 // home's config.toml, and after one that anybody else named.
 func (c *config) chooseTeam(env func(string) string, fl flagValues) error {
-	c.clientSession = strings.TrimSpace(env(sessionVariable))
-	q := teamQuery{root: c.teamsRoot, sessionID: c.clientSession}
-	if o := c.origin["core.default_team"]; o.layer > layerGlobal {
-		q.asked, q.askedFrom = c.coreTeam, o.String()
-	} else {
-		q.fallback, q.fallbackFrom = c.coreTeam, o.String()
+	core := c.origin["core.default_team"]
+	if core.layer > layerGlobal {
+		c.team, c.teamFrom = c.coreTeam, core.String()
 	}
 	if name := strings.TrimSpace(env("ATM_TEAM")); name != "" {
 		if err := validTeam(name); err != nil {
 			c.warnf("ATM_TEAM: %v", err)
 		} else {
-			q.asked, q.askedFrom = name, "ATM_TEAM"
+			c.team, c.teamFrom = name, "ATM_TEAM"
 		}
 	}
 	if name, given := fl["team"]; given {
 		if err := validTeam(name); err != nil {
 			return &flagError{"--team", err}
 		}
-		q.asked, q.askedFrom = name, "--team"
+		c.team, c.teamFrom = name, "--team"
 	}
-	var err error
-	if c.team, c.teamFrom, c.teamExists, err = findTeam(q); err != nil {
-		c.warnf("%v", err)
+	if c.clientSession = strings.TrimSpace(env(sessionVariable)); c.team == "" && c.clientSession != "" {
+		var err error
+		if c.team, err = (teamQuery{root: c.teamsRoot, sessionID: c.clientSession}).sessionTeam(); err != nil {
+			c.warnf("%v", err)
+		}
+		c.teamFrom = sessionVariable
 	}
+	if c.team == "" {
+		c.team, c.teamFrom = c.coreTeam, core.String()
+	}
+	if c.team == "" {
+		c.team, c.teamFrom = defaultTeam, "default"
+	}
+	info, err := os.Stat(filepath.Join(c.teamsRoot, c.team, "config.json"))
+	c.teamExists = err == nil && info.Mode().IsRegular()
 	if c.clientIdentity == "" && c.teamFrom == sessionVariable { // whoever calls us is that team's lead
-		c.clientIdentity, c.origin["client_identity"] = readLeadName(q.root, c.team),
+		c.clientIdentity, c.origin["client_identity"] = readLeadName(c.teamsRoot, c.team),
 			origin{layerVariable, sessionVariable}
 	}
 	return nil

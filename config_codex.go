@@ -25,32 +25,27 @@ import (
 // argumentWords takes the settings that a turn carries out of the config
 // argument. What can't be carried is refused, since the caller can mend it.
 func argumentWords(t map[string]any) (statedPolicy, error) {
-	if v, there := t["sandbox_workspace_write"]; there {
-		if _, ok := v.(map[string]any); !ok {
-			return statedPolicy{}, fmt.Errorf("config.sandbox_workspace_write is %s, it must be a table", kindOf(v))
+	wrong := func(t map[string]any, under, key, kind, of string) error {
+		if v, there := t[key]; there && kindOf(v) != kind {
+			return fmt.Errorf("config.%s%s is %s, it must be %s%s", under, key, kindOf(v), kind, of)
 		}
+		return nil
+	}
+	const table = "sandbox_workspace_write"
+	if err := wrong(t, "", table, "a table", ""); err != nil {
+		return statedPolicy{}, err
 	}
 	w := takeWords(t, "the config argument")
 	if problem := cmp.Or(w.sandboxNote, w.approvalNote); problem != "" {
 		return w, errors.New(problem)
 	}
-	for _, key := range []string{"model", "model_reasoning_effort"} {
-		if v, there := t[key]; there {
-			return w, fmt.Errorf("config.%s is %s, it must be a string", key, kindOf(v))
-		}
-	}
-	for _, key := range []string{"network_access", "exclude_tmpdir_env_var", "exclude_slash_tmp"} {
-		v, there := w.write[key]
-		if _, ok := v.(bool); there && !ok {
-			return w, fmt.Errorf("config.sandbox_workspace_write.%s is %s, it must be true or false", key, kindOf(v))
-		}
-	}
-	roots, there := w.write["writable_roots"]
-	if _, ok := roots.([]any); there && !ok {
-		return w, fmt.Errorf("config.sandbox_workspace_write.writable_roots is %s, it must be a list of paths",
-			kindOf(roots))
-	}
-	return w, nil
+	return w, cmp.Or(
+		wrong(t, "", "model", "a string", ""),
+		wrong(t, "", "model_reasoning_effort", "a string", ""),
+		wrong(w.write, table+".", "network_access", "true or false", ""),
+		wrong(w.write, table+".", "exclude_tmpdir_env_var", "true or false", ""),
+		wrong(w.write, table+".", "exclude_slash_tmp", "true or false", ""),
+		wrong(w.write, table+".", "writable_roots", "a list", " of paths"))
 }
 
 // takeWords takes the settings that a turn carries out of a Codex configuration, whose it is said to be. A sandbox or

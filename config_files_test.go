@@ -302,6 +302,7 @@ func TestRepoByHand(t *testing.T) {
 
 // TestRepoAsGitSeesIt compares with git itself.
 func TestRepoAsGitSeesIt(t *testing.T) {
+	t.Parallel()
 	needGit(t)
 	base := realTempDir(t)
 	git := func(dir string, args ...string) (string, error) {

@@ -119,7 +119,7 @@ func (f configFile) read(c *config) error {
 	if c.files = append(c.files, f.path); c.own != nil && f.layer == layerProject {
 		f.dropUntrusted(c, doc)
 	}
-	r.readCore(doc)
+	r.fillTable(doc.get("core").table(), corePrefix, c.coreSettings())
 	r.readNames(doc)
 	r.plugins = r.table(doc, "", "plugins")
 	r.warnMisplaced(doc, nil, false)
@@ -130,7 +130,7 @@ func (f configFile) read(c *config) error {
 }
 
 func (f configFile) at(v *tomlValue) origin {
-	return origin{f.layer, fmt.Sprintf("%s:%d", f.path, v.line)}
+	return origin{f.layer, fmt.Sprintf("%s:%d", f.path, v.at.line)}
 }
 
 // A fileReader puts the values of one file into a config.
@@ -153,24 +153,21 @@ func (r *fileReader) report(err error) {
 
 // reportValue reports a key's bad value.
 func (r *fileReader) reportValue(v *tomlValue, format string, args ...any) {
-	r.report(&tomlError{r.path, v.line, v.col, fmt.Sprintf(format, args...)})
+	r.report(&tomlError{r.path, v.at, fmt.Sprintf(format, args...)})
 }
 
 // warnKey warns of a key that has no effect: in the named file too, since it may be meant for another program.
 func (r *fileReader) warnKey(v *tomlValue, format string, args ...any) {
-	r.c.warnf("%v", &tomlError{r.path, v.keyLine, v.keyCol, fmt.Sprintf(format, args...)})
+	r.c.warnf("%v", &tomlError{r.path, v.key, fmt.Sprintf(format, args...)})
 }
 
 // table is the table that t has under key, nil for none; under is what stands before key in its full name.
 func (r *fileReader) table(t *tomlTable, under, key string) *tomlTable {
 	v := t.get(key)
-	if v == nil {
-		return nil
+	if v != nil && v.table() == nil {
+		r.reportValue(v, "%s%s wants a table, not %s", under, key, v.kind())
 	}
-	if v.tab == nil {
-		r.reportValue(v, "%s%s wants a table, not %s", under, key, v.kind)
-	}
-	return v.tab
+	return v.table()
 }
 
 // warnMisplaced warns of settings that stand where nobody reads them, and closes the ceilings among them, likely ones
@@ -179,16 +176,17 @@ func (r *fileReader) table(t *tomlTable, under, key string) *tomlTable {
 func (r *fileReader) warnMisplaced(t *tomlTable, path []string, read bool) {
 	for _, key := range t.keys() {
 		v, below := t.get(key), append(slices.Clip(path), key)
+		isTable := v.table() != nil
 		if tables := v.tables(); len(tables) > 0 && mayBeOurs(below) {
 			ours := t == r.plugins && slices.Contains(pluginNames(), key)
 			for _, table := range tables { // those of an array are never read
-				r.warnMisplaced(table, below, (ours || read) && v.tab != nil)
+				r.warnMisplaced(table, below, (ours || read) && isTable)
 			}
 		}
 		ceiling, setting := ceilingMeant(key) != "", slices.Contains(settingNames(), key)
-		role := v.tab != nil && len(path) > 0 && path[len(path)-1] == "roles" // whatever it is called
+		role := isTable && len(path) > 0 && path[len(path)-1] == "roles" // whatever it is called
 		switch {
-		case role, v.tab != nil && (len(path) == 0 || !ceiling):
+		case role, isTable && (len(path) == 0 || !ceiling):
 		case read && len(path) == 2 && setting: // fillTable reads it
 		case read && ceiling:
 			r.c.failClosed(key)
@@ -215,35 +213,6 @@ func mayBeOurs(path []string) bool {
 	return path[2] != "per_thread_auto_mail" // its keys are agents' names
 }
 
-// readCore reads ATM's [core]. Its identity is the client's name and never an agent's. A file without
-// [core], or with half of it, leaves the other layers' values alone.
-func (r *fileReader) readCore(doc *tomlTable) {
-	known := []string{"default_team", "identity"}
-	for _, key := range doc.table("core").keys() {
-		v := doc.at("core", key)
-		into, check := &r.c.coreTeam, validTeam
-		switch {
-		case !slices.Contains(known, key):
-			if near := nearest(key, known); near != "" {
-				r.warnKey(v, "unknown key %q; did you mean %q?", "core."+key, near)
-			}
-			continue
-		case key == "identity":
-			into, check = &r.c.coreIdentity, validIdentity
-		}
-		err := check(v.str)
-		if v.kind != tomlString {
-			err = fmt.Errorf("wants a string, not %s", v.kind)
-		}
-		if err != nil {
-			r.reportValue(v, "core.%s: %v", key, err)
-			continue
-		}
-		*into = v.str
-		r.c.origin["core."+key] = r.at(v)
-	}
-}
-
 // readNames reads ATM's own [aliases] and [roles], which stand for a member's name where mail is addressed.
 func (r *fileReader) readNames(doc *tomlTable) {
 	for _, name := range []string{"aliases", "roles"} {
@@ -251,11 +220,11 @@ func (r *fileReader) readNames(doc *tomlTable) {
 		table := r.table(doc, "", name)
 		for _, key := range table.keys() {
 			switch v := table.get(key); {
-			case v.kind == tomlString:
-				into[key] = v.str
+			case v.kind() == "a string":
+				into[key] = v.val.(string)
 				r.c.origin["["+name+"]."+key] = r.at(v) // not roles.x: that is a role of ours
-			case v.tab == nil || name != "roles": // a role of ours in the wrong place is told with its keys
-				r.reportValue(v, "%s.%s wants a string, not %s", name, key, v.kind)
+			case v.table() == nil || name != "roles": // a role of ours in the wrong place is told with its keys
+				r.reportValue(v, "%s.%s wants a string, not %s", name, key, v.kind())
 			}
 		}
 	}
@@ -268,19 +237,20 @@ func (r *fileReader) readPlugin(t *tomlTable) {
 	autoMail := r.table(t, "", "per_thread_auto_mail")
 	for _, name := range autoMail.keys() {
 		v := autoMail.get(name)
-		if v.kind != tomlBool {
-			r.reportValue(v, "per_thread_auto_mail.%s: wants a boolean, not %s", name, v.kind)
+		on, isBool := v.val.(bool)
+		if !isBool {
+			r.reportValue(v, "per_thread_auto_mail.%s: wants a boolean, not %s", name, v.kind())
 			continue
 		}
-		c.perThreadAutoMail[name] = v.b
+		c.perThreadAutoMail[name] = on
 		c.origin["per_thread_auto_mail."+name] = r.at(v)
 	}
 	roles := r.table(t, "", "roles")
 	for _, name := range roles.keys() {
 		v := roles.get(name)
 		switch {
-		case v.tab == nil:
-			r.reportValue(v, "roles.%s: wants a table, not %s", name, v.kind)
+		case v.table() == nil:
+			r.reportValue(v, "roles.%s: wants a table, not %s", name, v.kind())
 			continue
 		case !identityRule.MatchString(name):
 			r.reportValue(v, "roles.%s: a role's name has letters a-z, digits, - and _, and begins with a letter "+
@@ -289,7 +259,7 @@ func (r *fileReader) readPlugin(t *tomlTable) {
 		}
 		as := c.roles[name]
 		as.name = name
-		r.fillTable(v.tab, "roles."+name+".", as.settings())
+		r.fillTable(v.table(), "roles."+name+".", as.settings())
 		c.roles[name] = as
 	}
 }
@@ -315,9 +285,11 @@ func (r *fileReader) fillTable(t *tomlTable, prefix string, rows []setting, also
 			r.warnKey(v, "unknown key %q; a team is named by default_team under [core]", key)
 			continue
 		case !ok:
-			r.warnKey(v, "unknown key %q%s", prefix+key, meantHint(meantKey(key, known)))
+			if hint := meantHint(meantKey(key, known)); hint != "" || prefix != corePrefix {
+				r.warnKey(v, "unknown key %q%s", prefix+key, hint)
+			}
 			continue
-		case s.find(t) != v:
+		case key != s.name && t.get(s.name) != nil:
 			r.warnKey(v, "%s is the older name of %s, which is set too and counts", key, s.name)
 			continue
 		}
@@ -535,19 +507,19 @@ type tomlLeaf struct {
 func (t *tomlTable) leaves(above ...string) (all []tomlLeaf) {
 	for _, key := range t.keys() {
 		v, path := t.get(key), append(slices.Clip(above), key)
-		if v.tab == nil {
+		if table := v.table(); table != nil {
+			all = append(all, table.leaves(path...)...)
+		} else {
 			all = append(all, tomlLeaf{path, t, v})
-			continue
 		}
-		all = append(all, v.tab.leaves(path...)...)
 	}
 	return all
 }
 
 // text is the whole value on one line: what a person trusts must be seen.
 func (v *tomlValue) text() string {
-	if v.kind == tomlString {
-		return strconv.Quote(v.str)
+	if text, ok := v.val.(string); ok {
+		return strconv.Quote(text)
 	}
 	data, err := json.Marshal(v.plain())
 	if err != nil {
@@ -582,7 +554,7 @@ func (f configFile) dropUntrusted(c *config, doc *tomlTable) {
 		name := l.path[len(l.path)-1]
 		delete(l.table.vals, name)
 		l.table.order = slices.DeleteFunc(slices.Clone(l.table.order), func(key string) bool { return key == name })
-		s := ignoredSetting{strings.Join(path, "."), l.value.text(), fmt.Sprintf("%s:%d", f.path, l.value.keyLine),
+		s := ignoredSetting{strings.Join(path, "."), l.value.text(), fmt.Sprintf("%s:%d", f.path, l.value.key.line),
 			"ignored: not trusted"}
 		c.ignored = append(c.ignored, s)
 		c.warnf("%s: %s is ignored, since the file is not trusted: %s shows what it sets and accepts it", s.From, s.Key,
@@ -601,9 +573,10 @@ type ignoredSetting struct {
 // mayNot reports a setting that an untrusted file may not have. own is the configuration without that file. A misspelt
 // word passes, since it has no effect but a warning.
 func (f configFile) mayNot(own *config, path []string, v *tomlValue) bool {
+	text, _ := v.val.(string)
 	wider := func(rank func(string) int, check func(string) (string, error), own, unset string) bool {
-		word := v.str
-		if word != "" || v.kind != tomlString {
+		word := text
+		if v.val != "" {
 			var err error
 			if word, err = check(word); err != nil {
 				return false
@@ -616,7 +589,7 @@ func (f configFile) mayNot(own *config, path []string, v *tomlValue) bool {
 		autoMail: own.autoMail}
 	switch {
 	case len(path) == 2 && path[0] == "per_thread_auto_mail": // which counts before auto_mail of a role
-		return v.b && !own.perThreadAutoMail[key]
+		return v.val == true && !own.perThreadAutoMail[key]
 	case len(path) == 3 && path[0] == "roles":
 		theirs := own.roleOrNone(path[1])
 		r = role{sandbox: cmp.Or(theirs.sandbox, r.sandbox),
@@ -632,7 +605,7 @@ func (f configFile) mayNot(own *config, path []string, v *tomlValue) bool {
 	case "identity", "model", "fast_model", "fast", "reasoning_effort":
 		return false
 	case "role": // one of the user's own must be no wider than the user's default
-		theirs, err := own.role(v.str)
+		theirs, err := own.role(text)
 		mine := own.roleOrNone("")
 		return err == nil && (sandboxRank(cmp.Or(theirs.sandbox, own.sandbox,
 			sandboxWrite)) > sandboxRank(cmp.Or(mine.sandbox, own.sandbox, sandboxWrite)) ||
@@ -643,15 +616,15 @@ func (f configFile) mayNot(own *config, path []string, v *tomlValue) bool {
 	case "approval_policy":
 		return wider(approvalRank, normalizePolicy, r.approvalPolicy, "on-request")
 	case "max_sandbox":
-		return v.str != "" && wider(sandboxRank, normalizeSandbox, own.lowestCeiling().word, sandboxDanger)
+		return text != "" && wider(sandboxRank, normalizeSandbox, own.lowestCeiling().word, sandboxDanger)
 	case "readonly":
-		return v.kind == tomlBool && !v.b && own.lowestCeiling().word == sandboxRead
+		return v.val == false && own.lowestCeiling().word == sandboxRead
 	case "subagents":
-		return v.b && !r.subagents
+		return v.val == true && !r.subagents
 	case "auto_mail":
-		return v.b && !r.autoMail
+		return v.val == true && !r.autoMail
 	case "allow_rules":
-		return v.b && !own.allowRules
+		return v.val == true && !own.allowRules
 	}
 	return true
 }

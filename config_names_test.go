@@ -25,7 +25,7 @@ var (
 func TestEveryTextHasTheAncestorsWords(t *testing.T) {
 	elsewhere := map[string]string{ // what isn't told to who is spoken to in these names
 		"codex_link.go":   "Codex is told who we are",
-		"mail_message.go": "an agent reads it", "session_mailroom.go": "mail", "session_team.go": "mail",
+		"mail_message.go": "an agent reads it", "session_inbox.go": "mail", "session_team.go": "mail",
 		"session_worktree.go": "git keeps it", "config_names.go": "the table", "main_demo.go": "a directory",
 		"main_doctorchecks.go": "an address", "main_audit.go": "a line of the file",
 	}

@@ -226,32 +226,11 @@ const (
 	defaultLead       = "team-lead" // as Claude Code 2.1.197 calls the lead of every team
 )
 
-// A teamQuery is what is known when the team is looked for.
+// A teamQuery looks for the team of a Claude Code session.
 type teamQuery struct {
-	root                   string // the directory of all teams
-	asked, askedFrom       string // the name that somebody asked for, checked by validTeam, and who did; "" for nobody
-	sessionID              string // CLAUDE_CODE_SESSION_ID, "" for none
-	fallback, fallbackFrom string // the team where asked and sessionID name none, "" for "default"
-	pause                  func() // waits before the second reading; nil for a short sleep
-}
-
-// findTeam names the team, how it was found and whether it exists. A returned error means only that the search
-// for the Claude Code session's team failed; the other values still hold.
-func findTeam(q teamQuery) (name, from string, exists bool, err error) {
-	name, from = q.asked, q.askedFrom
-	if name == "" && q.sessionID != "" {
-		if name, err = q.sessionTeam(); name != "" {
-			from = sessionVariable
-		}
-	}
-	if name == "" {
-		name, from = q.fallback, q.fallbackFrom
-	}
-	if name == "" {
-		name, from = defaultTeam, "default"
-	}
-	info, statErr := os.Stat(filepath.Join(q.root, name, "config.json"))
-	return name, from, statErr == nil && info.Mode().IsRegular(), err
+	root      string // the directory of all teams
+	sessionID string // CLAUDE_CODE_SESSION_ID
+	pause     func() // waits before the second reading; nil for a short sleep
 }
 
 // teamDirs are the directories of the team's members and mail, and of its sessions: whoever may write in one of them

@@ -72,6 +72,7 @@ func TestConfigCeilingFailsClosed(t *testing.T) {
 
 // Of all that name a ceiling, the lowest holds: every layer, both names, trusted or not, good words and bad.
 func TestCeilingsCombine(t *testing.T) {
+	t.Parallel()
 	type layer struct {
 		name string // of two layers with one first word only one can be
 		set  func(w *configWorld, fl flagValues, key, value string)
@@ -149,6 +150,7 @@ func TestConfigCeiling(t *testing.T) {
 
 // Each line alone in a repository's file, beside the user's own file: untrusted it may not widen anything (FR-12).
 func TestTrustOfEachKey(t *testing.T) {
+	t.Parallel()
 	const own = pluginHead + "sandbox = 'workspace-write'\nreadonly = false\nsubagents = true\nauto_mail = true\n" +
 		"roles.yolo.sandbox = 'danger-full-access'\n" +
 		"roles.scout = { sandbox = 'read-only', approval_policy = 'untrusted', subagents = false }\n"

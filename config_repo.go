@@ -32,42 +32,28 @@ type repoFacts struct {
 }
 
 // readRepo finds the repository whose working tree holds cwd, as `git rev-parse --show-toplevel` would.
-func readRepo(cwd string) repoFacts {
-	var s repoScan
-	return s.read(cwd)
-}
+func readRepo(cwd string) repoFacts { return new(repoCache).read(cwd) }
 
 // A repoCache remembers the facts of one directory and the few paths that decide them: HEAD, config, and each .git that
 // isn't there. As long as those paths look the same to stat, nothing is opened. It has no lock: the session that owns
 // it is its only user.
 type repoCache struct {
-	cwd     string // the directory that facts are of
-	facts   repoFacts
-	seen    []repoStamp // what the paths looked like before they were read
-	settled bool        // no file was so young that a change could have left its stamp as it was (gitSettleTime)
+	cwd   string // the directory that facts are of
+	facts repoFacts
+	seen  []repoStamp // what the paths looked like before they were read
+	young bool        // a file was so young that a change may leave its stamp as it is (gitSettleTime)
 }
 
 func (c *repoCache) read(cwd string) repoFacts {
-	if c.fresh(cwd) {
-		return c.facts
+	if !c.fresh(cwd) {
+		*c = repoCache{cwd: cwd}
+		c.facts = c.find(cwd)
 	}
-	started := time.Now()
-	var s repoScan
-	c.cwd, c.facts = cwd, s.read(cwd)
-	c.seen, c.settled = s.seen, s.newest.Before(started.Add(-gitSettleTime))
 	return c.facts
 }
 
 func (c *repoCache) fresh(cwd string) bool {
-	if !c.settled || c.cwd != cwd {
-		return false
-	}
-	for _, was := range c.seen {
-		if !was.unchanged() {
-			return false
-		}
-	}
-	return true
+	return c.seen != nil && !c.young && c.cwd == cwd && !slices.ContainsFunc(c.seen, repoStamp.changed)
 }
 
 type repoStamp struct {
@@ -88,38 +74,33 @@ func takeStamp(path string, link bool) repoStamp {
 	return repoStamp{path, link, info}
 }
 
-// unchanged compares directories by identity only: git touches .git all the time.
-func (was repoStamp) unchanged() bool {
+// changed compares directories by identity only: git touches .git all the time.
+func (was repoStamp) changed() bool {
 	now := takeStamp(was.path, was.link)
 	switch {
 	case was.info == nil || now.info == nil:
-		return was.info == nil && now.info == nil
+		return was.info != nil || now.info != nil
 	case !os.SameFile(was.info, now.info) || was.info.Mode() != now.info.Mode():
-		return false
-	case was.info.IsDir():
 		return true
+	case was.info.IsDir():
+		return false
 	}
-	return was.info.ModTime().Equal(now.info.ModTime()) && was.info.Size() == now.info.Size()
+	return !was.info.ModTime().Equal(now.info.ModTime()) || was.info.Size() != now.info.Size()
 }
 
-// A repoScan is one reading. It stamps each path that decides the facts before it looks inside.
-type repoScan struct {
-	seen   []repoStamp
-	newest time.Time // when the youngest of the files in seen was written
-}
-
-func (s *repoScan) read(cwd string) repoFacts {
+// find stamps each path that decides the facts before it looks inside.
+func (c *repoCache) find(cwd string) repoFacts {
 	dir, err := filepath.Abs(cwd)
 	if err != nil || cwd == "" {
 		return repoFacts{}
 	}
-	s.look(dir, false) // a link may be made to lead to another directory, and a directory may go
+	c.look(dir, false) // a link may be made to lead to another directory, and a directory may go
 	// git names the real path, and a link's parents are not the parents of what it leads to.
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return repoFacts{}
 	}
 	for ; ; dir = filepath.Dir(dir) {
-		if facts, done := s.at(dir); done || dir == filepath.Dir(dir) {
+		if facts, done := c.at(dir); done || dir == filepath.Dir(dir) {
 			return facts
 		}
 	}
@@ -127,14 +108,14 @@ func (s *repoScan) read(cwd string) repoFacts {
 
 // at tells whether the search ends at dir, and with which facts. Like git it passes by a .git directory that is no
 // repository, and ends without facts at a .git file that leads nowhere and in a bare repository.
-func (s *repoScan) at(dir string) (facts repoFacts, done bool) {
+func (c *repoCache) at(dir string) (facts repoFacts, done bool) {
 	dotGit := filepath.Join(dir, ".git")
 	info, err := os.Stat(dotGit)
 	if err != nil || !info.IsDir() { // of a directory its HEAD is looked at
-		s.look(dotGit, false)
+		c.look(dotGit, false)
 	}
 	if err != nil {
-		_, bare := s.openGitDir(dir)
+		_, bare := c.openGitDir(dir)
 		return repoFacts{}, bare
 	}
 	gitDir := dotGit
@@ -146,12 +127,12 @@ func (s *repoScan) at(dir string) (facts repoFacts, done bool) {
 		}
 		gitDir = inside(dir, target)
 	}
-	g, ok := s.openGitDir(gitDir)
+	g, ok := c.openGitDir(gitDir)
 	if !ok {
 		return repoFacts{}, !info.IsDir()
 	}
 	config := filepath.Join(g.common, "config")
-	s.look(config, false)
+	c.look(config, false)
 	data, _ := readRegular(config, maxGitConfig)
 	origin, bare := scanGitConfig(string(data))
 	if bare && !g.linked { // of a linked worktree, core.bare is said of the main repository
@@ -169,9 +150,9 @@ type gitDir struct {
 	head   string // as repoFacts.Head
 }
 
-func (s *repoScan) openGitDir(path string) (gitDir, bool) {
+func (c *repoCache) openGitDir(path string) (gitDir, bool) {
 	g := gitDir{common: path}
-	if !s.readHead(&g, filepath.Join(path, "HEAD")) {
+	if !c.readHead(&g, filepath.Join(path, "HEAD")) {
 		return gitDir{}, false
 	}
 	if line, ok := gitLine(filepath.Join(path, "commondir")); ok && line != "" {
@@ -183,9 +164,9 @@ func (s *repoScan) openGitDir(path string) (gitDir, bool) {
 
 // readHead takes the branch's name from HEAD alone. Whether its commit stands in a loose ref, in packed-refs or, with
 // an unborn branch, nowhere makes no difference to the name, so refs are never searched.
-func (s *repoScan) readHead(g *gitDir, path string) bool {
+func (c *repoCache) readHead(g *gitDir, path string) bool {
 	var ref string
-	info := s.look(path, true)
+	info := c.look(path, true)
 	if info == nil {
 		return false
 	}
@@ -237,11 +218,11 @@ func (g gitDir) ownName(root string) string {
 }
 
 // look stamps a path whose change changes the facts.
-func (s *repoScan) look(path string, link bool) os.FileInfo {
+func (c *repoCache) look(path string, link bool) os.FileInfo {
 	stamp := takeStamp(path, link)
-	s.seen = append(s.seen, stamp)
-	if stamp.info != nil && !stamp.info.IsDir() && stamp.info.ModTime().After(s.newest) {
-		s.newest = stamp.info.ModTime()
+	c.seen = append(c.seen, stamp)
+	if stamp.info != nil && !stamp.info.IsDir() && time.Since(stamp.info.ModTime()) <= gitSettleTime {
+		c.young = true
 	}
 	return stamp.info
 }

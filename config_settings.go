@@ -119,6 +119,17 @@ func (c *config) settings() []setting {
 	}
 }
 
+// corePrefix stands before a key of [core], which has more keys than ATM's that are read here.
+const corePrefix = "core."
+
+// coreSettings lists the keys of [core] that are read. Its identity is the client's name and never an agent's.
+func (c *config) coreSettings() []setting {
+	return []setting{
+		{name: "default_team", into: &c.coreTeam, check: func(s string) (string, error) { return s, validTeam(s) }},
+		{name: "identity", into: &c.coreIdentity, check: checkIdentity},
+	}
+}
+
 // settings lists the keys of [plugins.atm-agent-mcp.roles.<name>].
 func (r *role) settings() []setting {
 	return []setting{
@@ -158,21 +169,19 @@ func meantKey(word string, known []string) string {
 	return nearest(word, known)
 }
 
-// find returns the value that a table holds for the setting, under its name or else its older one.
-func (s setting) find(t *tomlTable) *tomlValue {
-	if v := t.get(s.name); v != nil || s.alias == "" {
-		return v
-	}
-	return t.get(s.alias)
-}
-
 // setTOML stores a value of a configuration file in directory base.
 func (s setting) setTOML(v *tomlValue, base, home string) error {
-	err := s.set(map[tomlKind]any{tomlString: v.str, tomlInt: v.i, tomlBool: v.b}[v.kind], base, home)
-	if w := (wantsError{}); errors.As(err, &w) {
-		return fmt.Errorf("wants %s, not %s", w.want, v.kind)
+	want := "an integer"
+	switch s.into.(type) {
+	case *string:
+		want = "a string"
+	case *bool:
+		want = "a boolean"
 	}
-	return err
+	if v.kind() != want {
+		return fmt.Errorf("wants %s, not %s", want, v.kind())
+	}
+	return s.set(v.val, base, home)
 }
 
 func (s setting) setText(text, base, home string) error {
@@ -197,20 +206,12 @@ func (s setting) setText(text, base, home string) error {
 	return s.set(value, base, home)
 }
 
-// A wantsError refuses a value of the wrong kind.
-type wantsError struct{ want tomlKind }
-
-func (e wantsError) Error() string { return "wants " + e.want.String() }
-
-// set checks a value, a string, int64 or bool, and stores it; on an error the field keeps what it has. Paths are
-// resolved against base.
+// set checks a value, a string, int64 or bool as the field wants it, and stores it; on an error the field keeps what it
+// has. Paths are resolved against base.
 func (s setting) set(value any, base, home string) error {
 	switch p := s.into.(type) {
 	case *string:
-		text, ok := value.(string)
-		if !ok {
-			return wantsError{tomlString}
-		}
+		text := value.(string)
 		if text == "" && s.optional {
 			*p = ""
 			return nil
@@ -230,17 +231,10 @@ func (s setting) set(value any, base, home string) error {
 		*p = text
 		return nil
 	case *bool:
-		b, ok := value.(bool)
-		if !ok {
-			return wantsError{tomlBool}
-		}
-		*p = b
+		*p = value.(bool)
 		return nil
 	}
-	n, ok := value.(int64)
-	if !ok {
-		return wantsError{tomlInt}
-	}
+	n := value.(int64)
 	if n < s.min || n > s.max {
 		return fmt.Errorf("%d is out of range: %d to %d", n, s.min, s.max)
 	}

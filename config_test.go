@@ -446,6 +446,7 @@ func sampleOf(s setting) [4]string {
 // For every key: each layer beats the next lower one, a bad value falls to it with a warning, and the origin is
 // named. A text without a check, a number without a range and a key without a sample fail.
 func TestConfigProvenance(t *testing.T) {
+	t.Parallel()
 	for _, s := range defaultConfig().settings() {
 		if s.name == "max_sandbox" || s.name == "readonly" {
 			continue // no layer replaces another's: TestCeilingsCombine
@@ -616,6 +617,8 @@ func TestConfigTeamLayers(t *testing.T) {
 	want(nil, "default from default", false)
 	w.global("[core]\ndefault_team = 'mine'\n")
 	want(nil, "mine from G:2", false)
+	w.env["CLAUDE_CODE_SESSION_ID"] = "00000000-0"
+	want(nil, "mine from G:2", false)
 	writeTeam(t, root, "session-e9a98a05", leadOf(leadSession))
 	w.env["CLAUDE_CODE_SESSION_ID"] = leadSession
 	want(nil, "session-e9a98a05 from CLAUDE_CODE_SESSION_ID", true)
@@ -624,8 +627,10 @@ func TestConfigTeamLayers(t *testing.T) {
 	w.env["ATM_TEAM"] = " crew "
 	writeTeam(t, root, "crew", "{}")
 	want(nil, "crew from ATM_TEAM", true)
+	want(flagValues{"team": "nowhere"}, "nowhere from --team", false)
+	plant(t, root, map[string]string{"flagged/": ""})
 	want(flagValues{"team": "flagged"}, "flagged from --team", false)
-	if entries, err := os.ReadDir(root); err != nil || len(entries) != 2 {
+	if entries, err := os.ReadDir(root); err != nil || len(entries) != 3 {
 		t.Errorf("a team was created: %v, %v", entries, err)
 	}
 	w.env["ATM_TEAM"] = ""
@@ -648,36 +653,23 @@ func TestFindTeam(t *testing.T) {
 	plant(t, damaged, map[string]string{"session-87654321/config.json": "{",
 		"big/config.json": strings.Repeat(" ", maxTeamConfigSize) + leadOf("bigbigbig")})
 	plant(t, root, map[string]string{"empty/": ""})
-	for _, c := range []struct {
-		q    teamQuery
-		want string
-	}{
-		{teamQuery{}, "default from default false"},
-		{teamQuery{asked: "other", askedFrom: "--team", sessionID: leadSession}, "other from --team true"},
-		{teamQuery{asked: "nowhere", askedFrom: "ATM_TEAM"}, "nowhere from ATM_TEAM false"},
-		{teamQuery{asked: "empty", askedFrom: "ATM_TEAM"}, "empty from ATM_TEAM false"},
-		{teamQuery{sessionID: leadSession, fallback: "other", fallbackFrom: "f"},
-			"crew from CLAUDE_CODE_SESSION_ID true"},
-		{teamQuery{sessionID: "00000000-0", fallback: "other", fallbackFrom: "f"}, "other from f true"},
-		{teamQuery{sessionID: "12345678-9"}, "session-12345678 from CLAUDE_CODE_SESSION_ID true"},
-		{teamQuery{sessionID: "../../../x"}, "default from default false"},
-		{teamQuery{sessionID: "x"}, "default from default false"},
+	for _, c := range []struct{ root, session, want string }{
+		{root, leadSession, "crew"}, {root, "00000000-0", ""}, {root, "12345678-9", "session-12345678"},
+		{root, "../../../x", ""}, {root, "x", ""},
 		// A file that stays unreadable is ours only by the session's own name; one above the limit is not read.
-		{teamQuery{root: damaged, sessionID: "87654321-0"}, "session-87654321 from CLAUDE_CODE_SESSION_ID true"},
-		{teamQuery{root: damaged, sessionID: "bigbigbig"}, "default from default false"},
+		{damaged, "87654321-0", "session-87654321"}, {damaged, "bigbigbig", ""},
 	} {
-		c.q.pause = func() {}
-		if c.q.root == "" {
-			c.q.root, c.q.pause = root, func() { panic("nothing here needs a second reading") }
+		q := teamQuery{root: c.root, sessionID: c.session, pause: func() {}}
+		if c.root == root {
+			q.pause = func() { panic("nothing here needs a second reading") }
 		}
-		name, from, exists, err := findTeam(c.q)
-		if got := fmt.Sprintf("%s from %s %v", name, from, exists); got != c.want || err != nil {
-			t.Errorf("%+v: got %s, %v, want %s", c.q, got, err, c.want)
+		if name, err := q.sessionTeam(); name != c.want || err != nil {
+			t.Errorf("%s: got %q, %v, want %q", c.session, name, err, c.want)
 		}
 	}
 	q := teamQuery{root: filepath.Join(root, "crew", "config.json"), sessionID: leadSession}
-	if name, _, exists, err := findTeam(q); name != "default" || exists || err == nil {
-		t.Errorf("a teams folder that is a file: %q %v, %v", name, exists, err)
+	if name, err := q.sessionTeam(); name != "" || err == nil {
+		t.Errorf("a teams folder that is a file: %q, %v", name, err)
 	}
 }
 
@@ -691,7 +683,7 @@ func TestFindTeamReadsAHalfWrittenFileAgain(t *testing.T) {
 			pauses++
 			writeTeam(t, root, "crew", leadOf(leadSession))
 		}}
-		if name, _, _, err := findTeam(q); name != "crew" || err != nil || pauses != 1 {
+		if name, err := q.sessionTeam(); name != "crew" || err != nil || pauses != 1 {
 			t.Errorf("got %q, %v after %d pauses", name, err, pauses)
 		}
 	}

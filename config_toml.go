@@ -14,43 +14,51 @@ import (
 	"unicode/utf8"
 )
 
-type tomlKind int
+// A tomlPlace is where something stands. Lines and columns count from 1, columns in characters.
+type tomlPlace struct{ line, col int }
 
-const (
-	tomlString tomlKind = iota + 1
-	tomlInt
-	tomlFloat
-	tomlBool
-	tomlArray
-	tomlTab
-)
-
-// String names a kind the way an error message wants it: "wants a string, not an integer".
-func (k tomlKind) String() string {
-	return [...]string{"nothing", "a string", "an integer", "a float", "a boolean", "an array", "a table"}[k]
+// A tomlValue is one value, with the place it was written at.
+type tomlValue struct {
+	val      any       // a string, int64, float64, bool, []*tomlValue or *tomlTable
+	at       tomlPlace // where the value begins; of a table, where its name stands
+	key      tomlPlace // where the value's key begins; zero in an array
+	ofTables bool      // the array was made by [[name]], so that another [[name]] may append to it
 }
 
-// A tomlValue is one value, with the place it was written at. Lines and columns count from 1, columns in characters.
-type tomlValue struct {
-	kind            tomlKind // tells which of the next six fields holds the value
-	str             string
-	i               int64
-	f               float64
-	b               bool
-	arr             []*tomlValue
-	tab             *tomlTable
-	line, col       int  // where the value begins; of a table, where its name stands
-	keyLine, keyCol int  // where the value's key begins, 0 in an array
-	ofTables        bool // the array was made by [[name]], so that another [[name]] may append to it
+// kind names a value the way an error message wants it: "wants a string, not an integer".
+func (v *tomlValue) kind() string {
+	switch v.val.(type) {
+	case string:
+		return "a string"
+	case int64:
+		return "an integer"
+	case float64:
+		return "a float"
+	case bool:
+		return "a boolean"
+	case []*tomlValue:
+		return "an array"
+	}
+	return "a table"
+}
+
+// table is the value's table, nil (an empty table) for no value and for one of another kind.
+func (v *tomlValue) table() *tomlTable {
+	if v == nil {
+		return nil
+	}
+	t, _ := v.val.(*tomlTable)
+	return t
 }
 
 // tables are the tables in a value: itself, or those of an array at any depth.
 func (v *tomlValue) tables() []*tomlTable {
-	if v.tab != nil {
-		return []*tomlTable{v.tab}
+	if t := v.table(); t != nil {
+		return []*tomlTable{t}
 	}
 	var all []*tomlTable
-	for _, e := range v.arr {
+	list, _ := v.val.([]*tomlValue)
+	for _, e := range list {
 		all = append(all, e.tables()...)
 	}
 	return all
@@ -96,31 +104,8 @@ func (t *tomlTable) keys() []string {
 	return t.order
 }
 
-// at follows path through tables; nil when a part is missing or no table.
-func (t *tomlTable) at(path ...string) *tomlValue {
-	var v *tomlValue
-	for _, key := range path {
-		if v = t.get(key); v == nil {
-			return nil
-		}
-		t = v.tab
-	}
-	return v
-}
-
-// table follows path to a table; nil (an empty table) when it isn't there or is something else.
-func (t *tomlTable) table(path ...string) *tomlTable {
-	if len(path) == 0 {
-		return t
-	}
-	if v := t.at(path...); v != nil {
-		return v.tab
-	}
-	return nil
-}
-
 func (t *tomlTable) put(key tomlKey, v *tomlValue) {
-	v.keyLine, v.keyCol = key.line, key.col
+	v.key = key.at
 	t.order = append(t.order, key.name)
 	t.vals[key.name] = v
 }
@@ -135,32 +120,24 @@ func (t *tomlTable) plain() map[string]any {
 }
 
 func (v *tomlValue) plain() any {
-	switch v.kind {
-	case tomlString:
-		return v.str
-	case tomlInt:
-		return v.i
-	case tomlFloat:
-		return v.f
-	case tomlBool:
-		return v.b
-	case tomlArray:
-		list := make([]any, len(v.arr))
-		for i, e := range v.arr {
+	switch val := v.val.(type) {
+	case *tomlTable:
+		return val.plain()
+	case []*tomlValue:
+		list := make([]any, len(val))
+		for i, e := range val {
 			list[i] = e.plain()
 		}
 		return list
-	case tomlTab:
-		return v.tab.plain()
 	}
-	panic(fmt.Sprintf("BUG: TOML value of kind %d", v.kind))
+	return v.val
 }
 
 // tomlError is what a document is refused with.
 type tomlError struct {
-	name      string
-	line, col int // from 1, in characters
-	what      string
+	name string
+	tomlPlace
+	what string
 }
 
 func (e *tomlError) Error() string {
@@ -179,19 +156,21 @@ var (
 
 // A tomlParser is a cursor over a checked document, and the document so far.
 type tomlParser struct {
-	name      string // the file's, for errors
-	src       string // valid UTF-8, newlines are "\n", no other control character but tab
-	off       int    // of the next byte of src
-	line, col int    // of the next character, from 1
-	root      *tomlTable
-	body      *tomlTable // the table that plain key lines go to
+	name    string // the file's, for errors
+	src     string // valid UTF-8, newlines are "\n", no other control character but tab
+	off     int    // of the next byte of src
+	counted int    // at is the place of this byte of src, which is not behind off
+	at      tomlPlace
+	root    *tomlTable
+	body    *tomlTable // the table that plain key lines go to
 }
 
 // parseTOML reads a whole document; name is the file's, for errors.
 func parseTOML(name string, data []byte) (*tomlTable, error) {
-	p := &tomlParser{name: name, line: 1, col: 1, root: newTOMLTable(tomlHeaded)}
+	p := &tomlParser{name: name, src: strings.TrimPrefix(string(data), "\ufeff"), at: tomlPlace{1, 1},
+		root: newTOMLTable(tomlHeaded)}
 	p.body = p.root
-	err := p.check(strings.TrimPrefix(string(data), "\ufeff"))
+	err := p.check()
 	for err == nil {
 		p.skipLines()
 		if p.eof() {
@@ -209,24 +188,22 @@ func parseTOML(name string, data []byte) (*tomlTable, error) {
 	return nil, err
 }
 
-// check takes in the document, without a byte order mark. It refuses what may stand nowhere in one (bytes that are no
-// UTF-8, control characters, a carriage return alone), so that nothing after it has to think of them, and peek's 0 can
-// only mean the end.
-func (p *tomlParser) check(src string) error {
-	for i, r := range src {
+// check refuses what may stand nowhere in a document (bytes that are no UTF-8, control characters, a carriage return
+// alone), so that nothing after it has to think of them, and peek's 0 can only mean the end.
+func (p *tomlParser) check() error {
+	for i, r := range p.src {
+		rest := p.src[i:]
+		p.off = i
 		switch {
-		case r == utf8.RuneError && !strings.HasPrefix(src[i:], "\ufffd"):
-			return p.errorf("byte 0x%02X is not UTF-8", src[i])
-		case r == '\r' && !strings.HasPrefix(src[i:], "\r\n"):
+		case r == utf8.RuneError && !strings.HasPrefix(rest, "\ufffd"):
+			return p.errorf("byte 0x%02X is not UTF-8", rest[0])
+		case r == '\r' && !strings.HasPrefix(rest, "\r\n"):
 			return p.errorf("a carriage return must be followed by a line feed")
 		case r < ' ' && r != '\t' && r != '\n' && r != '\r', r == 0x7f:
 			return p.errorf("control character U+%04X is not allowed, write \\u%04X in a string", r, r)
 		}
-		if p.col++; r == '\n' {
-			p.line, p.col = p.line+1, 1
-		}
 	}
-	p.src, p.line, p.col = strings.ReplaceAll(src, "\r\n", "\n"), 1, 1
+	p.src, p.off = strings.ReplaceAll(p.src, "\r\n", "\n"), 0
 	return nil
 }
 
@@ -266,57 +243,57 @@ func (p *tomlParser) header() error {
 func (p *tomlParser) sub(t *tomlTable, key tomlKey, how tomlOrigin) (*tomlTable, error) {
 	v := t.get(key.name)
 	if v == nil {
-		v = &tomlValue{kind: tomlTab, tab: newTOMLTable(how), line: key.line, col: key.col}
-		t.put(key, v)
-		return v.tab, nil
+		made := newTOMLTable(how)
+		t.put(key, &tomlValue{val: made, at: key.at})
+		return made, nil
 	}
-	if v.ofTables && how == tomlImplied {
-		return v.arr[len(v.arr)-1].tab, nil
+	if list, _ := v.val.([]*tomlValue); v.ofTables && how == tomlImplied {
+		return list[len(list)-1].table(), nil
 	}
-	if v.kind != tomlTab || v.tab.origin == tomlInline {
-		return nil, p.closedError(key, v)
-	}
+	there := v.table()
 	switch {
+	case there == nil || there.origin == tomlInline:
+		return nil, p.closedError(key, v)
 	case how == tomlImplied:
-		return v.tab, nil
-	case how == tomlHeaded && v.tab.origin != tomlImplied:
-		return nil, p.errorAt(key.line, key.col, "table %q is already defined at line %d", key.name, v.keyLine)
-	case how == tomlDotted && v.tab.origin == tomlHeaded:
-		return nil, p.errorAt(key.line, key.col, "table %q has its own header at line %d: write this key below that",
-			key.name, v.keyLine)
+		return there, nil
+	case how == tomlHeaded && there.origin != tomlImplied:
+		return nil, p.errorAt(key.at, "table %q is already defined at line %d", key.name, v.key.line)
+	case how == tomlDotted && there.origin == tomlHeaded:
+		return nil, p.errorAt(key.at, "table %q has its own header at line %d: write this key below that", key.name,
+			v.key.line)
 	}
-	v.tab.origin = how
-	return v.tab, nil
+	there.origin = how
+	return there, nil
 }
 
 // element appends a table to the array that [[header]] names.
 func (p *tomlParser) element(t *tomlTable, key tomlKey) (*tomlTable, error) {
-	sub := newTOMLTable(tomlHeaded)
-	e := &tomlValue{kind: tomlTab, tab: sub, line: key.line, col: key.col}
 	v := t.get(key.name)
 	if v == nil {
-		v = &tomlValue{kind: tomlArray, ofTables: true, line: key.line, col: key.col}
+		v = &tomlValue{ofTables: true, at: key.at}
 		t.put(key, v)
 	}
 	if !v.ofTables {
 		return nil, p.closedError(key, v)
 	}
-	v.arr = append(v.arr, e)
-	return sub, nil
+	made := newTOMLTable(tomlHeaded)
+	list, _ := v.val.([]*tomlValue)
+	v.val = append(list, &tomlValue{val: made, at: key.at})
+	return made, nil
 }
 
 // closedError is the error for a key that is set to what no header and no dotted key may add to.
 func (p *tomlParser) closedError(key tomlKey, v *tomlValue) error {
-	what := v.kind.String()
-	switch {
-	case v.kind == tomlTab && v.tab.origin == tomlInline:
+	what := v.kind()
+	switch t := v.table(); {
+	case t != nil && t.origin == tomlInline:
 		what = "an inline table, which is complete where it closes"
 	case v.ofTables:
 		what = "an array of tables, written [[" + key.name + "]]"
-	case v.kind == tomlArray:
+	case what == "an array":
 		what = "an array of values, which no header can add to"
 	}
-	return p.errorAt(key.line, key.col, "key %q is already set at line %d and is %s", key.name, v.keyLine, what)
+	return p.errorAt(key.at, "key %q is already set at line %d and is %s", key.name, v.key.line, what)
 }
 
 // pair reads key = value into t; depth counts the values around the pair.
@@ -325,9 +302,9 @@ func (p *tomlParser) pair(t *tomlTable, depth int) error {
 	if err != nil {
 		return err
 	}
-	p.spaces()
-	if !p.take("=") {
-		return p.errorf("key %q wants \"=\" here, not %s", keys[len(keys)-1].name, p.here())
+	last := keys[len(keys)-1]
+	if p.spaces(); !p.take("=") {
+		return p.errorf("key %q wants \"=\" here, not %s", last.name, p.here())
 	}
 	p.spaces()
 	for _, key := range keys[:len(keys)-1] {
@@ -335,9 +312,8 @@ func (p *tomlParser) pair(t *tomlTable, depth int) error {
 			return err
 		}
 	}
-	last := keys[len(keys)-1]
 	if old := t.get(last.name); old != nil {
-		return p.errorAt(last.line, last.col, "key %q is already set at line %d", last.name, old.keyLine)
+		return p.errorAt(last.at, "key %q is already set at line %d", last.name, old.key.line)
 	}
 	v, err := p.value(depth)
 	if err != nil {
@@ -347,86 +323,93 @@ func (p *tomlParser) pair(t *tomlTable, depth int) error {
 	return nil
 }
 
-func (p *tomlParser) value(depth int) (*tomlValue, error) {
+func (p *tomlParser) value(depth int) (v *tomlValue, err error) {
 	if depth >= tomlMaxDepth {
 		return nil, p.errorf("values are nested deeper than %d", tomlMaxDepth)
 	}
-	v := &tomlValue{line: p.line, col: p.col}
-	var err error
+	v = &tomlValue{at: p.place()}
 	switch p.peek() {
 	case '[':
-		v.kind = tomlArray
-		err = p.array(v, depth)
+		v.val, err = p.array(v.at, depth)
 	case '{':
-		v.kind, v.tab = tomlTab, newTOMLTable(tomlInline)
-		err = p.inline(v.tab, depth)
+		v.val, err = p.inline(depth)
 	case '"', '\'':
-		v.kind = tomlString
-		v.str, err = p.text(true)
+		v.val, err = p.text(true)
 	default:
-		err = p.scalar(v)
+		v.val, err = p.scalar(v.at)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return v, nil
+	return v, err
 }
 
 // array reads [ … ]: newlines, comments and a last comma are allowed.
-func (p *tomlParser) array(v *tomlValue, depth int) error {
-	p.next()
+func (p *tomlParser) array(at tomlPlace, depth int) (list []*tomlValue, err error) {
+	p.take("[")
 	for {
 		if p.skipLines(); p.take("]") {
-			return nil
+			return list, nil
 		}
 		if p.eof() {
-			return p.errorAt(v.line, v.col, "the array that begins here is never closed with \"]\"")
+			return nil, p.errorAt(at, "the array that begins here is never closed with \"]\"")
 		}
 		e, err := p.value(depth + 1)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		v.arr = append(v.arr, e)
+		list = append(list, e)
 		if p.skipLines(); !p.take(",") && p.peek() != ']' && !p.eof() {
-			return p.errorf("the array wants \",\" or \"]\" here, not %s", p.here())
+			return nil, p.errorf("the array wants \",\" or \"]\" here, not %s", p.here())
 		}
 	}
 }
 
 // inline reads { … } on one line, without a last comma (TOML 1.0).
-func (p *tomlParser) inline(t *tomlTable, depth int) error {
-	p.next()
+func (p *tomlParser) inline(depth int) (*tomlTable, error) {
+	t := newTOMLTable(tomlInline)
+	p.take("{")
 	if p.spaces(); p.take("}") {
-		return nil
+		return t, nil
 	}
 	for {
 		if err := p.pair(t, depth+1); err != nil {
-			return err
+			return nil, err
 		}
 		if p.spaces(); p.take("}") {
-			return nil
+			return t, nil
 		}
 		if !p.take(",") {
-			return p.errorf("the inline table, which stands on one line, wants \",\" or \"}\" here, not %s", p.here())
+			return nil, p.errorf("the inline table, which stands on one line, wants \",\" or \"}\" here, not %s", p.here())
 		}
 		if p.spaces(); p.peek() == '}' {
-			return p.errorf("an inline table has no comma before its \"}\" in TOML 1.0")
+			return nil, p.errorf("an inline table has no comma before its \"}\" in TOML 1.0")
 		}
 	}
 }
 
 // A tomlKey is one part of a key and where it begins.
 type tomlKey struct {
-	name      string
-	line, col int
+	name string
+	at   tomlPlace
+}
+
+// place is where the next byte stands. It is counted on from the place that was asked for last: a document may be one
+// long line.
+func (p *tomlParser) place() tomlPlace {
+	passed := p.src[p.counted:p.off]
+	if end := strings.LastIndexByte(passed, '\n'); end >= 0 {
+		p.at = tomlPlace{p.at.line + strings.Count(passed, "\n"), 1}
+		passed = passed[end+1:]
+	}
+	p.at.col += utf8.RuneCountInString(passed)
+	p.counted = p.off
+	return p.at
 }
 
 func (p *tomlParser) errorf(format string, args ...any) error {
-	return p.errorAt(p.line, p.col, format, args...)
+	return p.errorAt(p.place(), format, args...)
 }
 
-func (p *tomlParser) errorAt(line, col int, format string, args ...any) error {
-	return &tomlError{p.name, line, col, fmt.Sprintf(format, args...)}
+func (p *tomlParser) errorAt(at tomlPlace, format string, args ...any) error {
+	return &tomlError{p.name, at, fmt.Sprintf(format, args...)}
 }
 
 func (p *tomlParser) eof() bool { return p.off >= len(p.src) }
@@ -439,28 +422,29 @@ func (p *tomlParser) peek() byte {
 	return p.src[p.off]
 }
 
-// next steps over one byte. Columns count characters, so only a character's last byte moves the column.
-func (p *tomlParser) next() {
-	c := p.src[p.off]
-	p.off++
-	switch {
-	case c == '\n':
-		p.line++
-		p.col = 1
-	case p.off == len(p.src) || utf8.RuneStart(p.src[p.off]):
-		p.col++
+// take steps over text where text comes next, and tells whether it does.
+func (p *tomlParser) take(text string) bool {
+	found := strings.HasPrefix(p.src[p.off:], text)
+	if found {
+		p.off += len(text)
 	}
+	return found
 }
 
-// take steps over text where text comes next, and tells whether it does. text has no newline.
-func (p *tomlParser) take(text string) bool {
-	if !strings.HasPrefix(p.src[p.off:], text) {
-		return false
+// skip steps over all of these characters that come next.
+func (p *tomlParser) skip(chars string) {
+	p.off = len(p.src) - len(strings.TrimLeft(p.src[p.off:], chars))
+}
+
+// until takes everything up to one of these characters, or to the end.
+func (p *tomlParser) until(chars string) string {
+	from := p.off
+	if n := strings.IndexAny(p.src[from:], chars); n >= 0 {
+		p.off += n
+	} else {
+		p.off = len(p.src)
 	}
-	for range len(text) {
-		p.next()
-	}
-	return true
+	return p.src[from:p.off]
 }
 
 func (p *tomlParser) here() string {
@@ -474,37 +458,19 @@ func (p *tomlParser) here() string {
 	return strconv.QuoteRune(r)
 }
 
-func (p *tomlParser) spaces() {
-	for p.peek() == ' ' || p.peek() == '\t' {
-		p.next()
-	}
-}
+func (p *tomlParser) spaces() { p.skip(" \t") }
 
 // skipLines steps over blanks, newlines and comments.
 func (p *tomlParser) skipLines() {
-	for {
-		switch p.peek() {
-		case ' ', '\t', '\n':
-			p.next()
-		case '#':
-			p.comment()
-		default:
-			return
-		}
-	}
-}
-
-func (p *tomlParser) comment() {
-	for !p.eof() && p.peek() != '\n' {
-		p.next()
+	for p.skip(" \t\n"); p.peek() == '#'; p.skip(" \t\n") {
+		p.until("\n")
 	}
 }
 
 // endLine wants nothing more on this line but a comment.
 func (p *tomlParser) endLine() error {
-	p.spaces()
-	if p.peek() == '#' {
-		p.comment()
+	if p.spaces(); p.peek() == '#' {
+		p.until("\n")
 	}
 	if !p.eof() && p.peek() != '\n' {
 		return p.errorf("the line should end here, but %s follows", p.here())
@@ -516,7 +482,7 @@ func (p *tomlParser) endLine() error {
 func (p *tomlParser) key() ([]tomlKey, error) {
 	var keys []tomlKey
 	for {
-		k := tomlKey{line: p.line, col: p.col}
+		k := tomlKey{at: p.place()}
 		if c := p.peek(); c == '"' || c == '\'' {
 			var err error
 			if k.name, err = p.text(false); err != nil {
@@ -525,19 +491,19 @@ func (p *tomlParser) key() ([]tomlKey, error) {
 		} else {
 			from := p.off
 			for tomlBare(p.peek()) {
-				p.next()
+				p.off++
 			}
 			if k.name = p.src[from:p.off]; k.name == "" {
 				return nil, p.errorf("a key is wanted here, not %s", p.here())
 			}
 		}
 		if keys = append(keys, k); len(keys) > tomlMaxDepth {
-			return nil, p.errorAt(k.line, k.col, "a key has at most %d parts", tomlMaxDepth)
+			return nil, p.errorAt(k.at, "a key has at most %d parts", tomlMaxDepth)
 		}
-		end := *p
+		end := p.off
 		p.spaces()
 		if !p.take(".") {
-			*p = end // blanks after the key are the caller's
+			p.off = end // blanks after the key are the caller's
 			return keys, nil
 		}
 		p.spaces()
@@ -550,125 +516,101 @@ func tomlBare(c byte) bool {
 
 // text reads a quoted string; lines tells whether the three-quote forms are allowed (they are not as keys).
 func (p *tomlParser) text(lines bool) (string, error) {
-	line, col := p.line, p.col
-	quote := string(p.peek())
-	p.next()
-	long := lines && strings.HasPrefix(p.src[p.off:], quote+quote)
-	if long {
-		p.take(quote + quote)
-		if p.peek() == '\n' { // right after the opening quotes a newline doesn't count
-			p.next()
-		}
+	began, quote := p.place(), p.src[p.off:p.off+1]
+	end := quote
+	if three := strings.Repeat(quote, 3); lines && strings.HasPrefix(p.src[p.off:], three) {
+		end = three
+	}
+	if p.take(end); len(end) == 3 {
+		p.take("\n") // right after the opening quotes a newline doesn't count
+	}
+	stops := quote + "\n"
+	if quote == `"` {
+		stops += `\`
 	}
 	var b strings.Builder
 	for {
-		c := p.peek()
-		switch {
-		case p.eof() || c == '\n' && !long:
-			return "", p.errorAt(line, col, "the string that begins here is not closed before %s", p.here())
-		case string(c) == quote && !long:
-			p.next()
-			return b.String(), nil
-		case string(c) == quote && strings.HasPrefix(p.src[p.off:], quote+quote+quote):
-			p.take(quote + quote + quote)
-			// One or two quotes may stand right before the closing three.
-			for range 2 {
+		b.WriteString(p.until(stops))
+		switch c := p.peek(); {
+		case p.eof() || c == '\n' && len(end) == 1:
+			return "", p.errorAt(began, "the string that begins here is not closed before %s", p.here())
+		case p.take(end):
+			for range len(end) - 1 { // one or two quotes may stand right before the closing three
 				if p.take(quote) {
 					b.WriteString(quote)
 				}
 			}
 			return b.String(), nil
-		case c == '\\' && quote == `"`:
-			if err := p.escape(&b, long); err != nil {
+		case c == '\\':
+			text, err := p.escape(len(end) == 3)
+			if err != nil {
 				return "", err
 			}
+			b.WriteString(text)
 		default:
 			b.WriteByte(c)
-			p.next()
+			p.off++
 		}
 	}
 }
 
-func (p *tomlParser) escape(b *strings.Builder, long bool) error {
-	line, col := p.line, p.col
-	p.next()
-	if long {
-		// A backslash that ends its line swallows all blanks and newlines up to the next text.
-		at := *p
-		if p.spaces(); p.peek() == '\n' {
-			for p.peek() == ' ' || p.peek() == '\t' || p.peek() == '\n' {
-				p.next()
-			}
-			return nil
-		}
-		*p = at
+// escape reads a backslash and what belongs to it.
+func (p *tomlParser) escape(long bool) (string, error) {
+	began := p.place()
+	p.off++
+	if rest := strings.TrimLeft(p.src[p.off:], " \t"); long && strings.HasPrefix(rest, "\n") {
+		p.skip(" \t\n") // a backslash that ends its line swallows all up to the next text
+		return "", nil
 	}
-	c, digits := p.peek(), 0
-	switch simple := strings.IndexByte(`btnfr"\`, c); {
-	case simple >= 0:
-		b.WriteByte("\b\t\n\f\r\"\\"[simple])
-	case c == 'u':
-		digits = 4
-	case c == 'U':
-		digits = 8
-	default:
-		return p.errorAt(line, col, "%s after a backslash is no escape of TOML 1.0 (there are \\b \\t \\n \\f \\r "+
+	c := p.peek()
+	if simple := strings.IndexByte(`btnfr"\`, c); simple >= 0 {
+		p.off++
+		return "\b\t\n\f\r\"\\"[simple : simple+1], nil
+	}
+	digits := map[byte]int{'u': 4, 'U': 8}[c]
+	if digits == 0 {
+		return "", p.errorAt(began, "%s after a backslash is no escape of TOML 1.0 (there are \\b \\t \\n \\f \\r "+
 			"\\\" \\\\ \\uXXXX \\UXXXXXXXX; in '…' a backslash is itself)", p.here())
 	}
-	p.next()
-	if digits == 0 {
-		return nil
-	}
+	p.off++
 	hex := p.src[p.off:min(p.off+digits, len(p.src))]
 	n, err := strconv.ParseUint(hex, 16, 32)
 	if err != nil || len(hex) < digits {
-		return p.errorAt(line, col, "\\%c wants %d hexadecimal digits", c, digits)
-	}
-	for range digits {
-		p.next()
+		return "", p.errorAt(began, "\\%c wants %d hexadecimal digits", c, digits)
 	}
 	if n > utf8.MaxRune || !utf8.ValidRune(rune(n)) {
-		return p.errorAt(line, col, "U+%04X is no character (surrogates and what is above U+10FFFF are not)", n)
+		return "", p.errorAt(began, "U+%04X is no character (surrogates and what is above U+10FFFF are not)", n)
 	}
-	b.WriteRune(rune(n))
-	return nil
+	p.off += digits
+	return string(rune(n)), nil
 }
 
-func (p *tomlParser) scalar(v *tomlValue) error {
-	w := p.word()
-	bad := func(format string, args ...any) error { return p.errorAt(v.line, v.col, format, args...) }
+// scalar reads what is no text and no list: a boolean or a number.
+func (p *tomlParser) scalar(at tomlPlace) (any, error) {
+	w := p.until(" \t\n,]}#[{=\"'")
+	bad := func(format string, args ...any) (any, error) { return nil, p.errorAt(at, format, args...) }
 	clean := strings.ReplaceAll(w, "_", "")
-	var err error
 	switch {
 	case w == "":
-		return p.errorf("a value is wanted here, not %s", p.here())
+		return bad("a value is wanted here, not %s", p.here())
 	case w == "true" || w == "false":
-		v.kind, v.b = tomlBool, w == "true"
+		return w == "true", nil
 	case tomlDecimal.MatchString(w):
-		v.kind = tomlInt
-		if v.i, err = strconv.ParseInt(clean, 10, 64); err != nil {
+		n, err := strconv.ParseInt(clean, 10, 64)
+		if err != nil {
 			return bad("integer %s does not fit into 64 bits", w)
 		}
+		return n, nil
 	case tomlReal.MatchString(w):
-		v.kind = tomlFloat
-		if v.f, err = strconv.ParseFloat(clean, 64); err != nil {
+		f, err := strconv.ParseFloat(clean, 64)
+		if err != nil {
 			return bad("float %s does not fit into 64 bits", w)
 		}
+		return f, nil
 	case tomlDate.MatchString(w):
 		return bad("%s is a date or time, which this program doesn't read: write it in quotes", w)
 	case strings.IndexByte("+-.0123456789_", w[0]) >= 0:
 		return bad("%q is no number that this program reads: numbers are decimal, without inf and nan", w)
-	default:
-		return bad("%q is no value: text is written in quotes", w)
 	}
-	return nil
-}
-
-// word takes everything up to a blank or a mark that ends a value.
-func (p *tomlParser) word() string {
-	from := p.off
-	for !p.eof() && strings.IndexByte(" \t\n,]}#[{=\"'", p.peek()) < 0 {
-		p.next()
-	}
-	return p.src[from:p.off]
+	return bad("%q is no value: text is written in quotes", w)
 }

@@ -16,17 +16,17 @@ import (
 
 // showTOML writes a value so that two of different kinds never look alike: floats carry an f.
 func showTOML(v *tomlValue) string {
-	switch v.kind {
-	case tomlFloat:
-		return strconv.FormatFloat(v.f, 'g', -1, 64) + "f"
-	case tomlArray:
+	switch val := v.val.(type) {
+	case float64:
+		return strconv.FormatFloat(val, 'g', -1, 64) + "f"
+	case []*tomlValue:
 		var parts []string
-		for _, e := range v.arr {
+		for _, e := range val {
 			parts = append(parts, showTOML(e))
 		}
 		return "[" + strings.Join(parts, ",") + "]"
-	case tomlTab:
-		return showTOMLTable(v.tab)
+	case *tomlTable:
+		return showTOMLTable(val)
 	}
 	data, _ := json.Marshal(v.plain())
 	return string(data)
@@ -38,6 +38,15 @@ func showTOMLTable(t *tomlTable) string {
 		parts = append(parts, strconv.Quote(key)+":"+showTOML(t.get(key)))
 	}
 	return "{" + strings.Join(parts, ",") + "}"
+}
+
+// tomlAt follows a path through tables; nil when a part is missing or no table.
+func tomlAt(t *tomlTable, path ...string) (v *tomlValue) {
+	for _, key := range path {
+		v = t.get(key)
+		t = v.table()
+	}
+	return v
 }
 
 // tomlValidDocs are documents with what they are read as.
@@ -214,6 +223,7 @@ func TestTOMLValid(t *testing.T) {
 }
 
 func TestTOMLInvalid(t *testing.T) {
+	t.Parallel()
 	for _, row := range tomlInvalidDocs() {
 		want := row[0]
 		for _, doc := range row[1:] {
@@ -235,14 +245,14 @@ func TestTOMLLookup(t *testing.T) {
 	const doc = "\ufefftop = 'ü' \n[a . \"é\"]\n  k.m = [ 1,\n 'ö', {x=9007199254740993}]\n[[l]]\nf = 1.5\nb = true\n"
 	tab, err := parseTOML("x", []byte(doc))
 	wantNil(t, err)
-	list := tab.at("a", "é", "k", "m").arr
+	list := tomlAt(tab, "a", "é", "k", "m").val.([]*tomlValue)
 	for v, want := range map[*tomlValue]string{
-		tab.get("top"): "1:7 1:1", tab.at("a"): "2:2 2:2", tab.at("a", "é"): "2:6 2:6",
-		tab.at("a", "é", "k"):      "3:3 3:3",
-		tab.at("a", "é", "k", "m"): "3:9 3:5", list[0]: "3:11 0:0", list[1]: "4:2 0:0", list[2]: "4:7 0:0",
-		list[2].tab.get("x"): "4:10 4:8", tab.get("l"): "5:3 5:3",
+		tab.get("top"): "1:7 1:1", tomlAt(tab, "a"): "2:2 2:2", tomlAt(tab, "a", "é"): "2:6 2:6",
+		tomlAt(tab, "a", "é", "k"):      "3:3 3:3",
+		tomlAt(tab, "a", "é", "k", "m"): "3:9 3:5", list[0]: "3:11 0:0", list[1]: "4:2 0:0", list[2]: "4:7 0:0",
+		list[2].table().get("x"): "4:10 4:8", tab.get("l"): "5:3 5:3",
 	} {
-		if got := fmt.Sprintf("%d:%d %d:%d", v.line, v.col, v.keyLine, v.keyCol); got != want {
+		if got := fmt.Sprintf("%d:%d %d:%d", v.at.line, v.at.col, v.key.line, v.key.col); got != want {
 			t.Errorf("%s: at %s, want %s", showTOML(v), got, want)
 		}
 	}
@@ -250,12 +260,12 @@ func TestTOMLLookup(t *testing.T) {
 		t.Errorf("keys %q, want the order of the document", got)
 	}
 	for _, path := range [][]string{{"z"}, {"z", "y"}, {"top", "x"}, {"a", "é", "k", "m", "e"}, {}} {
-		if v := tab.at(path...); v != nil {
+		if v := tomlAt(tab, path...); v != nil {
 			t.Errorf("at(%q) = %s, want nothing", path, showTOML(v))
 		}
 	}
-	if tab.table("top") != nil || tab.table() != tab || tab.table("no").get("x") != nil ||
-		tab.table("no").keys() != nil {
+	if tab.get("top").table() != nil || tab.get("no").table().get("x") != nil ||
+		tab.get("no").table().keys() != nil {
 		t.Error("what is missing or no table should be an empty one")
 	}
 	data, err := json.Marshal(tab.plain())
@@ -303,20 +313,25 @@ func FuzzTOML(f *testing.F) {
 		}
 		var walk func(v *tomlValue)
 		walk = func(v *tomlValue) {
-			inside(v.line, v.col)
-			if v.keyLine != 0 {
-				inside(v.keyLine, v.keyCol)
+			inside(v.at.line, v.at.col)
+			if v.key.line != 0 {
+				inside(v.key.line, v.key.col)
 			}
-			if v.kind == tomlFloat && math.IsInf(v.f, 0) {
-				t.Fatal("a number became infinite")
-			}
-			for _, e := range v.arr {
-				walk(e)
-			}
-			for _, k := range v.tab.keys() {
-				walk(v.tab.get(k))
+			switch val := v.val.(type) {
+			case float64:
+				if math.IsInf(val, 0) {
+					t.Fatal("a number became infinite")
+				}
+			case []*tomlValue:
+				for _, e := range val {
+					walk(e)
+				}
+			case *tomlTable:
+				for _, k := range val.keys() {
+					walk(val.get(k))
+				}
 			}
 		}
-		walk(&tomlValue{kind: tomlTab, tab: tab, line: 1, col: 1})
+		walk(&tomlValue{val: tab, at: tomlPlace{1, 1}})
 	})
 }

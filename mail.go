@@ -49,10 +49,9 @@ type mailFilter struct {
 
 // inboxes are the inboxes of all teams. It is safe for use by many goroutines.
 type inboxes struct {
-	root  string    // the teams directory
-	spool string    // where mail goes that can't be delivered for want of a lock; "": such mail is refused
-	disk  *syncer   // fsyncs later what was written; nil: nothing is fsynced
-	notes lockNotes // of the locks that this process holds
+	root  string  // the teams directory
+	spool string  // where mail goes that can't be delivered for want of a lock; "": such mail is refused
+	disk  *syncer // fsyncs later what was written; nil: nothing is fsynced
 	log   *slog.Logger
 
 	patience time.Duration // how long the locks of one change are waited for
@@ -76,8 +75,8 @@ type messageList struct {
 }
 
 // newInboxes touches no disk. spool is atm's …/logs/atm/spool/pending, "" for none.
-func newInboxes(root, spool string, notes lockNotes, disk *syncer, log *slog.Logger) *inboxes {
-	return &inboxes{root: root, spool: spool, notes: notes, disk: disk, log: log, patience: lockPatience,
+func newInboxes(root, spool string, disk *syncer, log *slog.Logger) *inboxes {
+	return &inboxes{root: root, spool: spool, disk: disk, log: log, patience: lockPatience,
 		boxes: map[string]*inbox{}}
 }
 
@@ -341,8 +340,7 @@ func (x *inboxes) box(path string) *inbox {
 	box := x.boxes[path]
 	if box == nil {
 		box = &inbox{path: path, parse: parseInbox, malformed: errInboxMalformed, begin: "[]", limit: maxInbox,
-			looks: 1,
-			notes: x.notes, disk: x.disk, log: x.log, turn: make(chan struct{}, 1)}
+			looks: 1, disk: x.disk, log: x.log, turn: make(chan struct{}, 1)}
 		x.boxes[path] = box
 	}
 	return box

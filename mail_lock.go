@@ -8,14 +8,11 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -25,6 +22,10 @@ const (
 	lockPatience = 5 * time.Second       // for all locks of one change, if the caller's context allows that much
 	dirLockPause = 20 * time.Millisecond // between two tries for Claude Code's lock: who tries rarely never gets it
 	dirLockStale = 10 * time.Second      // Claude Code's rule; a living holder renews the directory's time every 5 s
+	// dirLockLeft is the same for a lock of ours, which is a directory with the sticky bit that nobody else sets: it is
+	// held for moments, and only under atm's lock, so who finds one under that lock finds what a kill left. (Unless
+	// somebody has removed the file of atm's lock meanwhile: then two of us may look at one directory.)
+	dirLockLeft = time.Second
 )
 
 // errTeamBusy: others held the locks all the time. Nothing was changed, and the change can be tried again.
@@ -66,101 +67,15 @@ func openFlock(path string) (*os.File, error) {
 	return f, err
 }
 
-// lockNotes is the directory of our notes about Claude Code's locks, "" for no notes. A lock of ours is a directory
-// with the sticky bit, which nobody else sets, and its note says which process made it: so the next of our processes,
-// which holds the flock, takes over a dead one's at once instead of after dirLockStale.
-type lockNotes string
-
-// A lockNote stands from before its lock is made until after the lock is removed.
-type lockNote struct {
-	Path string `json:"path"` // of the lock
-	PID  int    `json:"pid"`
-	Host string `json:"host"`
-}
-
-// newLockNotes is where all processes of this user have their notes.
-func newLockNotes(sessionsRoot string) lockNotes {
-	return lockNotes(filepath.Join(sessionsRoot, ".locks"))
-}
-
-func (n lockNotes) file(lock string) string {
-	return filepath.Join(string(n), fmt.Sprintf("%x.json", sha256.Sum256([]byte(lock)))[40:])
-}
-
-// takeOver removes a lock that a dead process of ours left. The caller holds the flock, so no living process of ours
-// has the lock, unless the flock's file was removed meanwhile: then the note names the living one.
-func (n lockNotes) takeOver(lock string) {
-	info, err := os.Lstat(lock)
-	if n == "" || err != nil || !info.IsDir() || info.Mode()&fs.ModeSticky == 0 {
-		return
-	}
-	if note, dead := n.read(n.file(lock)); dead && note.Path == lock {
-		os.Remove(lock)
-	}
-}
-
-// read tells whether the process that wrote a note is dead for sure. A note with our own pid is an earlier process's.
-func (n lockNotes) read(file string) (note lockNote, dead bool) {
-	data, err := readRegular(file, 16<<10)
-	if err != nil || json.Unmarshal(data, &note) != nil {
-		return note, false
-	}
-	host, _ := os.Hostname()
-	return note, host != "" && note.Host == host && (note.PID == os.Getpid() || !pidAlive(note.PID))
-}
-
-// tidy removes the notes of dead processes whose lock isn't there.
-func (n lockNotes) tidy() {
-	entries, _ := os.ReadDir(string(n))
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), tempPrefix) { // of a note that was being written
-			removeOlder(string(n), e, tempLifetime)
-			continue
-		}
-		file := filepath.Join(string(n), e.Name())
-		if note, dead := n.read(file); dead && note.PID != os.Getpid() {
-			if _, err := os.Lstat(note.Path); errors.Is(err, fs.ErrNotExist) {
-				os.Remove(file)
-			}
-		}
-	}
-}
-
-// put writes a note. If it can't, the lock of a process that dies is stale after dirLockStale, as anybody's. Where we
-// keep nothing, and so have no directory above the notes, none is made for them.
-func (n lockNotes) put(lock string) {
-	if n == "" {
-		return
-	}
-	if err := os.Mkdir(string(n), 0o700); err == nil || errors.Is(err, fs.ErrExist) {
-		host, _ := os.Hostname()
-		_ = writeWhole(n.file(lock), toJSON(lockNote{lock, os.Getpid(), host}))
-	}
-}
-
-func (n lockNotes) drop(lock string) {
-	if n != "" {
-		os.Remove(n.file(lock))
-	}
-}
-
 // A dirLock is Claude Code's lock, held by us.
 type dirLock struct {
-	path  string
-	made  fs.FileInfo // the directory that we made
-	notes lockNotes
+	path string
+	made fs.FileInfo // the directory that we made
 }
 
 // takeDirLock takes Claude Code's lock of a .json file. The caller holds atm's.
-func takeDirLock(ctx context.Context, path string, notes lockNotes) (lock *dirLock, err error) {
+func takeDirLock(ctx context.Context, path string) (*dirLock, error) {
 	path += ".lock"
-	notes.takeOver(path)
-	notes.put(path)
-	defer func() {
-		if err != nil {
-			notes.drop(path)
-		}
-	}()
 	for try := 0; ; try++ {
 		err := os.Mkdir(path, 0o755|fs.ModeSticky)
 		if err == nil {
@@ -168,12 +83,16 @@ func takeDirLock(ctx context.Context, path string, notes lockNotes) (lock *dirLo
 			if err != nil {
 				return nil, err
 			}
-			return &dirLock{path: path, made: made, notes: notes}, nil
+			return &dirLock{path: path, made: made}, nil
 		}
 		if !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}
 		info, err := os.Lstat(path)
+		limit := dirLockStale
+		if err == nil && info.Mode()&fs.ModeSticky != 0 {
+			limit = dirLockLeft
+		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			// The lock was freed just now.
@@ -183,7 +102,7 @@ func takeDirLock(ctx context.Context, path string, notes lockNotes) (lock *dirLo
 			// Claude Code can't get past it either, and drops its mail without a word.
 			return nil, fmt.Errorf("%s is in the way: Claude Code locks with a directory of that name; move it away",
 				path)
-		case time.Since(info.ModTime()).Abs() > dirLockStale && // a time far ahead is that of a wrong clock
+		case time.Since(info.ModTime()).Abs() > limit && // a time far ahead is that of a wrong clock
 			os.Remove(path) == nil: // fails for a directory with files in it
 			continue
 		}
@@ -203,7 +122,6 @@ func (l *dirLock) release() {
 	if l.held() {
 		os.Remove(l.path)
 	}
-	l.notes.drop(l.path)
 }
 
 // waitLock waits from 2 ms on, longer with each try, and not in step with other processes.

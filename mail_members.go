@@ -51,7 +51,7 @@ func newTeamFile(root, team, leases string) *teamFile {
 		path:  filepath.Join(dir, "config.json"),
 		parse: parseRoster, malformed: errTeamDamaged, limit: maxTeamConfigSize,
 		looks: 20, // Claude Code truncates config.json and then writes it, at times without a lock, and maybe slowly
-		notes: newLockNotes(leases), turn: make(chan struct{}, 1),
+		turn:  make(chan struct{}, 1),
 	}}
 }
 
@@ -87,11 +87,8 @@ func (t *teamFile) update(ctx context.Context, edit func(r *roster) ([]patch, er
 	return t.told(err)
 }
 
-// tidy removes what a crash left: temporary files of a change, and notes of locks that nobody holds.
-func (t *teamFile) tidy() {
-	t.file.notes.tidy()
-	t.file.sweep()
-}
+// tidy removes temporary files of a change that a crash left.
+func (t *teamFile) tidy() { t.file.sweep() }
 
 // A leaseHolder tells who holds the lease of an identity of this team, as registry.holder does.
 type leaseHolder func(identity string) (agentID string, pid int, held bool)

@@ -59,22 +59,21 @@ func frameKind(name string) mailKind {
 	return mailPlain
 }
 
-// A mailMessage is one message, as it was understood or as it shall be sent.
+// A mailMessage is one message, as it was understood or as it shall be sent. atm_read shows it as it is here.
 type mailMessage struct {
-	From       string    // the sender's name, or name@team
-	SourceTeam string    // the sender's team, "" when it doesn't say
-	Text       string    // whole
-	Summary    string    // sending: "" is made of Text
-	ID         string    // message_id, else Claude Code's msg_id, else ""; sending: "" makes a new one
-	Timestamp  string    // as the writer spelt it
-	Time       time.Time // of Timestamp, zero if that can't be read
-	Read       bool
-	Automatic  bool // no agent or person decided to write the message: it must not be answered automatically
+	From       string   `json:"from"`              // the sender's name, or name@team
+	SourceTeam string   `json:"team,omitempty"`    // the sender's, "" when it doesn't say; shown if it is another
+	Text       string   `json:"message"`           // whole
+	Timestamp  string   `json:"timestamp"`         // as the writer spelt it
+	ID         string   `json:"message_id"`        // else Claude Code's msg_id, else ""; sending: "" makes a new one
+	Summary    string   `json:"summary,omitempty"` // sending: "" is made of Text
+	Kind       mailKind `json:"kind,omitempty"`
+	Automatic  bool     `json:"automatic,omitempty"` // nobody decided to write it: it must not be answered automatically
+	Read       bool     `json:"read,omitempty"`
 
-	Kind  mailKind
-	Frame json.RawMessage // of a Kind whose text is a frame, else nil
-
-	Key string // names this very message to markRead, even if others gave two messages one id; opaque
+	Time  time.Time       `json:"-"` // of Timestamp, zero if that can't be read
+	Frame json.RawMessage `json:"-"` // of a Kind whose text is a frame, else nil
+	Key   string          `json:"-"` // names this very message to markRead, even if two have one id; opaque
 }
 
 // encode is the message as we write it: the fields of `atm` in atm's order, indented as both programs indent. Never
@@ -284,28 +283,16 @@ const (
 		"message_id that you have seen before is the same message once more."
 )
 
-// mailLimits bound an envelope. A limit that is not positive stands for the default.
-type mailLimits struct {
-	Messages int // max_messages
-	Length   int // max_message_length, in characters
-}
-
-// mailEnvelope packs messages, in their order, for the agent of this name. unread is how many messages are unread
-// beside msgs. used is how many of msgs the envelope holds: once it is delivered, those may be marked read. Without
-// messages there is no text.
-func mailEnvelope(identity string, msgs []mailMessage, unread int, limits mailLimits) (text string, used int) {
-	if limits.Messages <= 0 {
-		limits.Messages = defaultMailMessages
-	}
-	if limits.Length <= 0 {
-		limits.Length = defaultMailLength
-	}
-	limits.Length = min(limits.Length, maxEnvelope)
+// mailEnvelope packs messages, in their order, for the agent of this name: so many of them at most, and of each text no
+// more than length characters. unread is how many messages are unread beside msgs. used is how many of msgs the envelope
+// holds: once it is delivered, those may be marked read. Without messages there is no text.
+func mailEnvelope(identity string, msgs []mailMessage, unread, most, length int) (text string, used int) {
+	length = min(length, maxEnvelope)
 	var lines []string
 	size := 0
-	for _, m := range msgs[:min(len(msgs), limits.Messages)] {
-		line := envelopeLine(m, limits.Length)
-		for cut := limits.Length; len(line) > maxEnvelope; { // escapes can make six bytes and more of one character
+	for _, m := range msgs[:min(len(msgs), most)] {
+		line := envelopeLine(m, length)
+		for cut := length; len(line) > maxEnvelope; { // escapes can make six bytes and more of one character
 			cut = min(cut, utf8.RuneCountInString(m.Text)) / 2
 			line = envelopeLine(m, cut)
 		}

@@ -227,6 +227,7 @@ func (w peerWriter) persistently(t *testing.T, what string, write func() (bool, 
 // lost. With all three at once those two lose each other's (they take different locks, which we can't heal), but never
 // ours, unless they empty the inbox. How fast the machine is decides how often a send is refused, and nothing else.
 func TestMailBesideOtherWriters(t *testing.T) {
+	t.Parallel()
 	notUnderWine(t, "nothing is renamed over a file that is open")
 	claude, atm := peerWriter{"claude", claudeWrites}, peerWriter{"atm", atmWrites}
 	each := pick(30, 200)
@@ -242,7 +243,7 @@ func TestMailBesideOtherWriters(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newMailLab(t)
 			writeInbox(t, l.path, "[]")
-			second := newInboxes(l.root, "", "", nil, l.log) // as another process: flock conflicts with itself
+			second := newInboxes(l.root, "", nil, l.log) // as another process: flock conflicts with itself
 			var writers, marker sync.WaitGroup
 			for _, w := range tt.others {
 				writers.Go(func() {
@@ -314,6 +315,7 @@ func TestMailBesideOtherWriters(t *testing.T) {
 
 // Two of our processes join and leave beside one of the other programs, and nobody's change is lost.
 func TestTeamBesideOtherWriters(t *testing.T) {
+	t.Parallel()
 	for _, other := range []peerWriter{{"claude", claudeWrites}, {"atm", atmWrites}} {
 		t.Run(other.name, func(t *testing.T) {
 			root := t.TempDir()
@@ -371,7 +373,7 @@ func TestMailWriterProcess(t *testing.T) {
 	if root == "" {
 		t.Skip("run by TestMailSurvivesKill")
 	}
-	x := newInboxes(root, "", "", nil, slog.New(slog.DiscardHandler))
+	x := newInboxes(root, "", nil, slog.New(slog.DiscardHandler))
 	for i := 0; ; i++ {
 		out, id, err := x.send(context.Background(), "crew", "arch",
 			mailMessage{From: "victim", Text: strings.Repeat("x", 2000)})
@@ -383,6 +385,7 @@ func TestMailWriterProcess(t *testing.T) {
 // what
 // was left.
 func TestMailSurvivesKill(t *testing.T) {
+	t.Parallel()
 	for round := range 8 {
 		l := newMailLab(t)
 		cmd := exec.Command(os.Args[0], "-test.run=^TestMailWriterProcess$")
@@ -447,6 +450,7 @@ func (p *benchPeer) dies() {
 // Servers that all start agents at once have each of them in the team when its first
 // answer comes, though they wait for each other's locks.
 func TestFirstAnswerComesFromAMember(t *testing.T) {
+	t.Parallel()
 	r, team := teamRig(t)
 	const servers, agents = 4, 5
 	var wg sync.WaitGroup
@@ -469,14 +473,14 @@ func TestFirstAnswerComesFromAMember(t *testing.T) {
 // A kill -9 after a number of records that goes through all of a mail turn, a message in each round. All of them reach
 // Codex, are marked read, and none that was marked is delivered again. What the mock Codex was sent is in its log.
 func TestMailDeliveryKill(t *testing.T) {
+	t.Parallel()
 	r, team := teamRig(t)
 	log := filepath.Join(r.home, "codex.log")
 	serve := func() *benchPeer {
 		return r.serveSide(t, "MOCK_CODEX_LOG="+log, "ATM_AGENT_MCP_MAIL_POLL_INTERVAL_MS=100",
 			"ATM_AGENT_MCP_MAX_MAIL_MESSAGES=3")
 	}
-	notes := newLockNotes(filepath.Join(r.home, ".config", "atm", "agent-sessions"))
-	box := newInboxes(filepath.Dir(team), "", notes, nil, slog.New(slog.DiscardHandler))
+	box := newInboxes(filepath.Dir(team), "", nil, slog.New(slog.DiscardHandler))
 	sent := func() map[string]int {
 		got := map[string]int{}
 		for _, turn := range strings.Split(deliveredIn([]byte(readText(t, log))), " | ") {

@@ -10,7 +10,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -18,9 +17,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -42,12 +39,11 @@ var errSharedChanged = errors.New("the file changed meanwhile")
 type sharedFile[P any] struct {
 	path      string
 	parse     func(text []byte) (P, error)
-	malformed error     // wraps what parse says against a text
-	begin     string    // the text of a new file; "": no file is made, and one that can't be parsed is not set aside
-	limit     int64     // bytes; a larger file is neither read nor written
-	looks     int       // how often a text that can't be parsed is read, since a writer without a lock may be at it
-	notes     lockNotes // of the locks that this process holds
-	disk      *syncer   // fsyncs later what was written; nil: nothing is fsynced
+	malformed error   // wraps what parse says against a text
+	begin     string  // the text of a new file; "": no file is made, and one that can't be parsed is not set aside
+	limit     int64   // bytes; a larger file is neither read nor written
+	looks     int     // how often a text that can't be parsed is read, since a writer without a lock may be at it
+	disk      *syncer // fsyncs later what was written; nil: nothing is fsynced
 	log       *slog.Logger
 	placed    func() // called when a new file was just put in place; only tests set it
 
@@ -138,26 +134,21 @@ func (s *sharedFile[P]) create() error {
 	if _, err := os.Lstat(s.path); err == nil {
 		return nil
 	}
-	// A temporary file that a crash leaves is swept with the others.
-	f, err := os.CreateTemp(filepath.Dir(s.path), filepath.Base(s.path)+".tmp.*")
+	temp, err := s.writeTemp(s.path, []byte(s.begin), 0o644)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
-	_, err = f.WriteString(s.begin)
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if err2 := f.Close(); err == nil {
-		err = err2
-	}
-	if err == nil {
-		err = os.Link(f.Name(), s.path)
-	}
+	defer os.Remove(temp)
+	err = os.Link(temp, s.path)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
 	return err
+}
+
+// writeTemp writes a new file beside the old one, under a name as Claude Code gives one too: sweep knows it.
+func (s *sharedFile[P]) writeTemp(path string, text []byte, mode fs.FileMode) (name string, err error) {
+	return writeTemp(filepath.Dir(path), filepath.Base(path)+".tmp.*", text, mode)
 }
 
 // update replaces the file by what the patches of edit make of its text; without patches nothing is written. edit
@@ -252,7 +243,7 @@ func (c *sharedChange[P]) open() (t *sharedText[P], err error) {
 
 func (c *sharedChange[P]) takeLock() (err error) {
 	if c.lock == nil {
-		c.lock, err = takeDirLock(c.ctx, c.path, c.notes)
+		c.lock, err = takeDirLock(c.ctx, c.path)
 	}
 	return err
 }
@@ -300,7 +291,7 @@ func (c *sharedChange[P]) replace(t *sharedText[P]) error {
 	} else if err != nil {
 		return err
 	}
-	temp, err := t.writeTemp(path, applyPatches(t.text, patches))
+	temp, err := c.writeTemp(path, applyPatches(t.text, patches), t.info.Mode().Perm())
 	if err != nil {
 		return err
 	}
@@ -432,13 +423,7 @@ func (s *sharedFile[P]) sweep() {
 	if swept {
 		return
 	}
-	dir, prefix := filepath.Dir(s.path), filepath.Base(s.path)+".tmp."
-	entries, _ := os.ReadDir(dir)
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), prefix) && e.Type().IsRegular() {
-			removeOlder(dir, e, tempLifetime)
-		}
-	}
+	removeOlder(filepath.Dir(s.path), filepath.Base(s.path)+".tmp.", tempLifetime)
 }
 
 // readAgain reads the open file from its beginning; it may be growing.
@@ -480,29 +465,6 @@ func (t *sharedText[P]) holds(info fs.FileInfo) bool {
 	}
 	text, err := t.readAgain(info.Size())
 	return err == nil && bytes.Equal(text, stood)
-}
-
-// writeTemp writes the new file beside the old one, under a name as Claude Code gives one too, in the old one's mode.
-func (t *sharedText[P]) writeTemp(path string, text []byte) (name string, err error) {
-	var b [4]byte
-	rand.Read(b[:]) // never fails
-	name = fmt.Sprintf("%s.tmp.%x", path, b)
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return "", err
-	}
-	_, err = f.Write(text)
-	if err == nil && runtime.GOOS != "windows" {
-		err = f.Chmod(t.info.Mode().Perm())
-	}
-	if err2 := f.Close(); err == nil {
-		err = err2
-	}
-	if err != nil {
-		os.Remove(name)
-		return "", err
-	}
-	return name, nil
 }
 
 func (t *sharedText[P]) close() { t.f.Close() }

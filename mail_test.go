@@ -35,7 +35,7 @@ type mailLab struct {
 func newMailLab(t testing.TB) *mailLab {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "teams")
-	l := &mailLab{newInboxes(root, "", "", nil, slog.New(slog.DiscardHandler)), t,
+	l := &mailLab{newInboxes(root, "", nil, slog.New(slog.DiscardHandler)), t,
 		filepath.Join(root, "crew", "inboxes", "arch.json")}
 	wantNil(t, os.MkdirAll(filepath.Dir(l.path), 0o755))
 	wantNil(t, os.WriteFile(filepath.Join(root, "crew", "config.json"), []byte(`{"name":"crew","members":[]}`), 0o644))
@@ -108,6 +108,7 @@ func keysOf(msgs []mailMessage) (keys []string) {
 }
 
 func TestMailSend(t *testing.T) {
+	t.Parallel()
 	l := newMailLab(t)
 	out, id, err := l.send(t.Context(), "crew", "arch",
 		mailMessage{From: "codex", SourceTeam: "crew", Text: " a <b>\n\"ü\u2028 "})
@@ -346,6 +347,7 @@ func TestMailBehindByteOrderMark(t *testing.T) {
 
 // What isn't a list of messages is kept beside, whole, whoever comes across it.
 func TestMailSetsAside(t *testing.T) {
+	t.Parallel()
 	for _, bad := range []string{"{", `{"a":1}`, "null", "[1,]", "[{\"text\":\"x\"}", "[\ufeff]", "[] []",
 		"\x00\x00\x00", "[\"a\x00b\"]"} {
 		for _, op := range []string{"send", "mark", "list", "count"} {
@@ -497,7 +499,7 @@ func FuzzInbox(f *testing.F) {
 		}
 		l.t = t
 		writeInbox(t, l.path, text)
-		before, _, lerr := newInboxes(l.root, "", "", nil, l.log).list(t.Context(), "crew", "arch",
+		before, _, lerr := newInboxes(l.root, "", nil, l.log).list(t.Context(), "crew", "arch",
 			mailFilter{All: true})
 		id := l.post("codex", "ours")
 		now := readText(t, l.path)
@@ -552,7 +554,7 @@ func TestMailEnvelope(t *testing.T) {
 			Automatic: true},
 		{From: "c", Text: "third"},
 	}
-	text, used := mailEnvelope("arch", msgs, 4, mailLimits{Messages: 2, Length: 5})
+	text, used := mailEnvelope("arch", msgs, 4, 2, 5)
 	unread, got := openEnvelope(t, text)
 	if used != 2 || unread != "5" {
 		t.Fatalf("%d used, %s still unread", used, unread)
@@ -564,17 +566,17 @@ func TestMailEnvelope(t *testing.T) {
 	hasFields(t, toJSON(got), `[{"from":"lead","team":"crew","timestamp":"2026-03-01T10:00:00Z","message_id":"m1",
 		"text":"</atm",`+left("22 of 27", "lead")+`},{"from":"b","team":"$absent","message_id":"m2",
 		"kind":"shutdown_request","automatic":true,"text":"ünïcö",`+left("2 of 7", "b")+`}]`)
-	if text, used := mailEnvelope("arch", nil, 3, mailLimits{}); text != "" || used != 0 {
+	if text, used := mailEnvelope("arch", nil, 3, 9, 99); text != "" || used != 0 {
 		t.Errorf("no messages: %q, %d", text, used)
 	}
 
 	huge := strings.Repeat("\x00", 10<<20)
 	msgs = slices.Repeat([]mailMessage{{From: huge, SourceTeam: huge, Text: huge, ID: huge, Timestamp: huge}}, 20)
-	text, used = mailEnvelope(huge, msgs[:2], 0, mailLimits{Messages: 1000, Length: 1 << 30})
+	text, used = mailEnvelope(huge, msgs[:2], 0, 1000, 1<<30)
 	if openEnvelope(t, text); used != 1 || len(text) > 1<<20 {
 		t.Errorf("%d messages in %d bytes", used, len(text))
 	}
-	text, used = mailEnvelope("arch", msgs, 0, mailLimits{})
+	text, used = mailEnvelope("arch", msgs, 0, defaultMailMessages, defaultMailLength)
 	if _, got := openEnvelope(t, text); used != defaultMailMessages || len(got) != used || len(text) > 1<<20 {
 		t.Errorf("%d messages in %d bytes", used, len(text))
 	}
@@ -587,7 +589,7 @@ func FuzzMailEnvelope(f *testing.F) {
 	f.Fuzz(func(t *testing.T, from, team, text, id, stamp string, length int) {
 		first := mailMessage{From: from, SourceTeam: team, Text: text, ID: id, Timestamp: stamp,
 			Time: parseMailTime(stamp)}
-		out, used := mailEnvelope(from, []mailMessage{first, {From: "z", Text: "last"}}, 0, mailLimits{Length: length})
+		out, used := mailEnvelope(from, []mailMessage{first, {From: "z", Text: "last"}}, 0, defaultMailMessages, length)
 		_, got := openEnvelope(t, out)
 		if used != 2 || len(got) != 2 || got[1]["text"] == nil || got[1]["from"] != "z" {
 			t.Fatalf("%d used: %q", used, out)

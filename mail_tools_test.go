@@ -47,7 +47,7 @@ func newAtmLab(t *testing.T, change func(*config)) *atmLab {
 	t.Cleanup(audit.close)
 	book := addressBook{own: newTeamFile(root, "crew", "/leases"), root: root, aliases: cfg.aliases,
 		roles: cfg.atmRoles}
-	l.atmTools = newAtmTools(cfg, newInboxes(root, "", "", nil, log), book, audit, log)
+	l.atmTools = newAtmTools(cfg, newInboxes(root, "", nil, log), book, audit, log)
 	l.who = atmCaller{Identity: "codex", AgentID: "codex:k7m3pqx", Team: "crew", Correlation: "mcp-7",
 		Owns: func(identity string) bool { return strings.EqualFold(identity, "codex") },
 		Live: func(identity string) bool { return identity == "codex-2" }}
@@ -185,6 +185,7 @@ func TestRecipient(t *testing.T) {
 // FR-4.2, FR-8.5: what is sent stands in the inbox, at most so many characters of it, and what is cut says how much is
 // missing within that.
 func TestAtmSend(t *testing.T) {
+	t.Parallel()
 	l := newAtmLab(t, nil)
 	for to, want := range map[string][2]string{"lead": {"crew", "team-lead"}, "codex@other": {"other", "codex"},
 		"codex-2": {"crew", "codex-2"}} {
@@ -293,6 +294,7 @@ func TestAtmBroadcast(t *testing.T) {
 
 	raw, _ = l.must("atm_broadcast", `{"message":"hello","team":" other "}`)
 	hasFields(t, raw, `{"sent":[{"to":"codex@other"},{"to":"boss@other"}],"failed":[]}`) // their codex is another
+	l.has("other", "boss", `[{"from":"codex","source_team":"crew","text":"hello"}]`)
 	writeTeam(t, l.root, "alone", crewOf())
 	raw, text = l.must("atm_broadcast", `{"message":"m","team":"alone"}`)
 	hasFields(t, raw, `{"sent":[]}`)
@@ -300,6 +302,7 @@ func TestAtmBroadcast(t *testing.T) {
 }
 
 func TestAtmRead(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		args, want string
 		remaining  int
@@ -358,6 +361,7 @@ func readTexts(raw json.RawMessage) string {
 // One call returns what a model can take; what it doesn't return stays unread.
 // A long message is whole, since the envelope refers to this tool for that.
 func TestAtmReadIsBounded(t *testing.T) {
+	t.Parallel()
 	l := newAtmLab(t, nil)
 	var all []string
 	for i, size := range []int{200 << 10, 30 << 10, 30 << 10, 30 << 10, 1<<20 + 10, 1} {
@@ -372,9 +376,9 @@ func TestAtmReadIsBounded(t *testing.T) {
 		said := ""
 		for _, m := range got.Messages {
 			said += m.ID + " "
-			if _, cut, isCut := strings.Cut(m.Message, "[message cut: "); isCut != (m.ID == "m4") ||
-				len(m.Message) > maxMailText+300 {
-				t.Errorf("%d bytes of %s returned: %s", len(m.Message), m.ID, cut)
+			if _, cut, isCut := strings.Cut(m.Text, "[message cut: "); isCut != (m.ID == "m4") ||
+				len(m.Text) > maxMailText+300 {
+				t.Errorf("%d bytes of %s returned: %s", len(m.Text), m.ID, cut)
 			} else if isCut {
 				mustContain(t, cut, "its last 12 of 1048587 bytes are left out; the whole is in "+l.inbox("crew",
 					"codex"))
@@ -471,6 +475,7 @@ func TestAtmToolsAtALockedInbox(t *testing.T) {
 // FR-4.6, FR-9.1: every call is written down, whatever came of it. Without persistence what was said is nowhere but in
 // the inbox.
 func TestAtmToolsAreAudited(t *testing.T) {
+	t.Parallel()
 	for _, persist := range []bool{true, false} {
 		l := newAtmLab(t, func(cfg *config) { cfg.persistThreads = persist })
 		writeInbox(t, l.inbox("crew", "codex"), fourMails)

@@ -223,7 +223,7 @@ func loginCodex(ctx context.Context, bin string, args []string, c *commandCall) 
 }
 
 // runTools serves one agent's mail tools to the Codex that runs the agent. Codex writes its command line, not a person.
-func runTools(ctx context.Context, c *commandCall) int {
+func runTools(_ context.Context, c *commandCall) int {
 	if _, given := c.flags["identity"]; !given {
 		return c.refuse("tools wants --identity: whose mail it serves")
 	}
@@ -231,7 +231,7 @@ func runTools(ctx context.Context, c *commandCall) int {
 	if code != 0 {
 		return code
 	}
-	if err := serveTools(ctx, cfg, c.flags["agent"], version(), c.stdin, c.stdout, c.stderr); err != nil {
+	if err := serveTools(cfg, c.flags["agent"], version(), c.stdin, c.stdout, c.stderr); err != nil {
 		return c.fail(err.Error(), "")
 	}
 	return 0

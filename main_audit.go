@@ -5,7 +5,6 @@ package main
 // appends or rotates meanwhile is neither delayed nor waited for.
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -33,7 +32,7 @@ func runAudit(_ context.Context, c *commandCall) int {
 	if err != nil {
 		return c.refuse(err.Error())
 	}
-	cfg, code := c.config(c.flags.only("team"), "")
+	cfg, code := c.config(c.flags.teamOnly(), "")
 	if code != 0 {
 		return code
 	}
@@ -66,7 +65,6 @@ func (c *commandCall) findAudit(cfg *config, since time.Time) (lines []auditLine
 		agents[l.AgentID], identities[l.Identity] = true, true
 		if (agent == "" || l.AgentID == agent || l.Thread == agent) &&
 			(identity == "" || strings.EqualFold(l.Identity, identity)) && !l.Time.Before(since) {
-			l.raw = slices.Clone(l.raw)
 			lines = append(lines, l)
 		}
 	})
@@ -111,10 +109,7 @@ func readSince(word string, now time.Time) (time.Time, error) {
 		"7d, not %q", cutName(word))
 }
 
-const (
-	maxAuditRead = 64 << 20 // of a file; of a longer one the last lines
-	maxAuditLine = 256 << 10
-)
+const maxAuditRead = 64 << 20 // of a file; of a longer one the last lines
 
 // eachAuditLine calls f with every entry, oldest first, and counts the lines that are none. What one of the two files
 // is wrong with keeps nobody from the other. The newer file is opened first: if another process rotates in between, it
@@ -153,27 +148,23 @@ func readAuditFile(file *os.File, f func(auditLine)) (bad int, err error) {
 		return 0, err
 	}
 	from := max(0, st.Size()-maxAuditRead)
-	r := bufio.NewReaderSize(io.NewSectionReader(file, from, st.Size()-from), maxAuditLine)
-	skip := from > 0 // to the end of a line that is too long, or that was cut
-	for {
-		raw, err := r.ReadSlice('\n')
-		long := errors.Is(err, bufio.ErrBufferFull)
-		if raw = bytes.TrimSpace(raw); !skip && len(raw) > 0 {
-			// A process with the ancestor's names has written its own. In a text the quotes have a backslash.
-			l := auditLine{raw: bytes.Replace(raw, []byte(`"codex_id":`), []byte(`"agent_id":`), 1)}
-			if !long && json.Unmarshal(l.raw, &l.auditEntry) == nil {
-				f(l)
-			} else {
-				bad++
-			}
+	text, err := io.ReadAll(io.NewSectionReader(file, from, st.Size()-from))
+	if from > 0 {
+		_, text, _ = bytes.Cut(text, []byte("\n")) // the first line was cut
+	}
+	for raw := range bytes.SplitSeq(text, []byte("\n")) {
+		if raw = bytes.TrimSpace(raw); len(raw) == 0 {
+			continue
 		}
-		switch skip = long; {
-		case errors.Is(err, io.EOF):
-			return bad, nil
-		case err != nil && !long:
-			return bad, err
+		// A process with the ancestor's names has written its own. In a text the quotes have a backslash.
+		l := auditLine{raw: bytes.Replace(raw, []byte(`"codex_id":`), []byte(`"agent_id":`), 1)}
+		if json.Unmarshal(l.raw, &l.auditEntry) == nil {
+			f(l)
+		} else {
+			bad++
 		}
 	}
+	return bad, err
 }
 
 // showAudit prints the entries: for a person what happened, for a pipe the columns that the help promises.

@@ -86,7 +86,7 @@ func (c *commandCall) trust(cfg *config) int {
 				names[i] = strconv.Quote(name)
 			}
 		}
-		from, note := fmt.Sprintf("%s:%d", f.path, l.value.keyLine), ""
+		from, note := fmt.Sprintf("%s:%d", f.path, l.value.key.line), ""
 		if slices.ContainsFunc(cfg.ignored, func(s ignoredSetting) bool {
 			return s.From == from && s.Key == strings.Join(l.settingPath(), ".")
 		}) {

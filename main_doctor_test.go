@@ -55,7 +55,7 @@ func TestDoctorUpdatesCodexAsItWasInstalled(t *testing.T) {
 		d.cfg.codexBin = filepath.Join(d.cfg.cwd, place, "codex.exe")
 		wantNil(t, os.MkdirAll(filepath.Dir(d.cfg.codexBin), 0o700))
 		wantNil(t, os.WriteFile(d.cfg.codexBin, nil, 0o700))
-		if got := d.updateCodex(); !strings.HasPrefix(got, command) {
+		if got := newCodexDoctor(d).update; !strings.HasPrefix(got, command) {
 			t.Errorf("in %s: %q, want %q", place, got, command)
 		}
 	}
@@ -169,6 +169,7 @@ func there(path string) bool {
 
 // A record is a file that anybody can edit: what it says of its directory must not become a way to remove other things.
 func TestRemoveStaysInItsDirectory(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name, says, made string
 		spared           bool

@@ -308,16 +308,6 @@ func (d *doctor) checkLeases() {
 	d.ok("%s", text)
 }
 
-// readLease reads a lock file without touching its lock.
-func readLease(path string) (lockContent, error) {
-	f, err := openOwn(path, os.O_RDONLY, 0)
-	if err != nil {
-		return lockContent{}, err
-	}
-	defer f.Close()
-	return readLockContent(f), nil
-}
-
 // checkLeftovers are files of crashes, damaged files set aside, and directory locks that nobody lets go.
 func (d *doctor) checkLeftovers(ctx context.Context) {
 	dir := filepath.Join(d.cfg.sessionsRoot, d.cfg.team)

@@ -250,11 +250,7 @@ func summaryOf(r *turnResult) string {
 
 // keep writes what is kept of the Claude session, and removes what is kept of old ones.
 func (g *gate) keep() error {
-	dir := filepath.Dir(g.path)
-	entries, _ := os.ReadDir(dir) // none: it is made
-	for _, e := range entries {
-		removeOlder(dir, e, gateKeeps)
-	}
+	removeOlder(filepath.Dir(g.path), "", gateKeeps)
 	return writeWhole(g.path, toJSON(g.gateKept))
 }
 

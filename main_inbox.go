@@ -38,7 +38,7 @@ func runInbox(ctx context.Context, c *commandCall) int {
 	case follow || wake:
 		return c.tellInbox(ctx, wake, tellAfter)
 	}
-	cfg, code := c.config(c.flags.only("team"), "")
+	cfg, code := c.config(c.flags.teamOnly(), "")
 	if code != 0 {
 		return code
 	}
@@ -81,7 +81,7 @@ func (c *commandCall) tellInbox(ctx context.Context, wake bool, after time.Durat
 	defer func() { t.close() }()
 	for noticed := true; ; {
 		if t == nil || !t.cfg.teamExists { // it may be made while we wait
-			cfg, code := c.config(c.flags.only("team"), "")
+			cfg, code := c.config(c.flags.teamOnly(), "")
 			if code != 0 {
 				return min(code, 1) // by 2 every mistake would wake Claude Code, whose stop starts the hook again
 			}
@@ -162,7 +162,7 @@ type waitingThing struct{ key, text string }
 
 func newInboxTeller(cfg *config, c *commandCall) *inboxTeller {
 	return &inboxTeller{cfg: cfg, leases: newLeases(cfg.sessionsRoot, cfg.team, false),
-		boxes: newInboxes(cfg.teamsRoot, "", newLockNotes(cfg.sessionsRoot), nil, newLogger(c.stderr, "error")),
+		boxes: newInboxes(cfg.teamsRoot, "", nil, newLogger(c.stderr, "error")),
 		seen:  map[string]time.Time{}, told: map[string]bool{}}
 }
 
@@ -312,12 +312,8 @@ func (t *inboxTeller) openTold() bool {
 	for key := range strings.Lines(string(data)) {
 		t.told[strings.TrimSuffix(key, "\n")] = true
 	}
-	others, _ := os.ReadDir(dir)
-	for _, e := range others {
-		if e.Name() != session {
-			removeOlder(dir, e, toldKept)
-		}
-	}
+	_ = os.Chtimes(f.Name(), time.Time{}, time.Now()) // else what was told long ago would go too
+	removeOlder(dir, "", toldKept)
 	return true
 }
 

@@ -82,7 +82,7 @@ func runSessions(ctx context.Context, c *commandCall) int {
 // openRecords opens the team's records and reads them all, newest first: to change them, or only to look, when not even
 // a corrupt one is set aside. The caller closes the registry, unless the code is not 0.
 func (c *commandCall) openRecords(ctx context.Context, change bool) (*config, *registry, []sessionRow, int) {
-	cfg, code := c.config(c.flags.only("team"), "")
+	cfg, code := c.config(c.flags.teamOnly(), "")
 	if code != 0 {
 		return nil, nil, nil, code
 	}

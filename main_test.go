@@ -81,9 +81,14 @@ func TestHelpOfEachCommand(t *testing.T) {
 		}
 		return out
 	}
+	for spelling, same := range map[string]string{"--help": "help", "-help": "help", "-h": "help", "help help": "help",
+		"help --help": "help", "help -h": "help", "--help serve": "help serve", "-h serve": "help serve",
+		"serve --identity x --help": "help serve", "summary codex:bcdfghj --help": "help summary"} {
+		want(t, ask(strings.Fields(spelling)...), ask(strings.Fields(same)...))
+	}
 	for _, c := range commands(nil) {
 		told := ask("help", c.name)
-		for _, spelling := range []string{"-h", "--help"} {
+		for _, spelling := range []string{"-h", "-help", "--help"} {
 			if got := ask(c.name, spelling); got != told {
 				t.Errorf("%s %s prints %q, help prints %q", c.name, spelling, got, told)
 			}

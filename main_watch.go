@@ -45,20 +45,18 @@ type watchRow struct {
 // teamWatch is the team as it was seen last. One goroutine at a time uses it.
 type teamWatch struct {
 	leases *leases
-	names  *names                // the names of the fields in --json
-	repos  map[string]*repoCache // by agent_id
+	names  *names // the names of the fields in --json
 	rows   []watchRow
 	limits *limitsShown      // nil: no process has told any
 	told   map[string]string // the lines of --json, by agent_id, and that of the limits by ""
 }
 
 func newTeamWatch(sessionsRoot, team string) *teamWatch {
-	return &teamWatch{leases: newLeases(sessionsRoot, team, false), repos: map[string]*repoCache{},
-		told: map[string]string{}}
+	return &teamWatch{leases: newLeases(sessionsRoot, team, false), told: map[string]string{}}
 }
 
 func runWatch(ctx context.Context, c *commandCall) int {
-	cfg, code := c.config(c.flags.only("team"), "")
+	cfg, code := c.config(c.flags.teamOnly(), "")
 	if code != 0 {
 		return code
 	}
@@ -182,7 +180,6 @@ func (w *teamWatch) look() error {
 	if err != nil {
 		return err
 	}
-	repos := map[string]*repoCache{}
 	w.rows = nil
 	for _, c := range living {
 		if c.AgentID == "" { // a name that no agent has yet
@@ -190,13 +187,10 @@ func (w *teamWatch) look() error {
 		}
 		row := watchRow{AgentID: c.AgentID, Identity: c.Identity, Team: w.leases.team, PID: c.PID,
 			sessionNow: toldNow(c)}
-		repo := cmp.Or(w.repos[c.AgentID], &repoCache{})
-		repos[c.AgentID] = repo
-		facts := repo.read(row.Cwd)
+		facts := readRepo(row.Cwd)
 		row.Branch, row.head = facts.Branch, facts.Head
 		w.rows = append(w.rows, row)
 	}
-	w.repos = repos
 	rank := map[string]int{stateWaits: -2, statusBusy: -1} // who needs somebody is first, then who works
 	slices.SortFunc(w.rows, func(a, b watchRow) int {
 		return cmp.Or(rank[a.state()]-rank[b.state()], strings.Compare(strings.ToLower(a.Identity),

@@ -97,21 +97,12 @@ func (s *prose) add(some bool, format string, args ...any) {
 
 // statusShown is the result of agent_status.
 type statusShown struct {
-	Alive      bool              `json:"child_alive" doc:"Whether the Codex process runs; it is started by the first turn"`
-	Version    *string           `json:"child_version"`
-	PID        int               `json:"child_pid,omitempty"`
-	Error      string            `json:"child_error,omitempty" doc:"How the last Codex process ended"`
-	Unsaved    string            `json:"records_error,omitempty" doc:"Why agents won't survive this server, while their records can't be written"`
-	Backend    *string           `json:"backend" doc:"app-server or mcp-server; null before the first turn"`
-	Team       string            `json:"team"`
-	TeamFrom   string            `json:"team_from,omitempty" doc:"What set the team"`
-	Uptime     int64             `json:"uptime_secs"`
-	Sessions   int               `json:"sessions" doc:"Agents open here"`
-	Identities map[string]string `json:"identities" doc:"identity to agent_id"`
-	Agents     []viewShown       `json:"agents"`
-	Budget     budgetShown       `json:"budget" doc:"How full this server's buffers are"`
-	Limits     *limitsShown      `json:"limits" doc:"Of the account, as Codex told last; null where it told nothing"`
-	Mail       *int              `json:"pending_mail" doc:"Unread mail of the agents open here; null where there is no mail"`
+	statusView
+	ChildVersion *string     `json:"child_version"`
+	Backend      *string     `json:"backend" doc:"app-server or mcp-server; null before the first turn"`
+	Uptime       int64       `json:"uptime_secs"`
+	Agents       []viewShown `json:"agents"`
+	Budget       budgetShown `json:"budget" doc:"How full this server's buffers are"`
 }
 
 // budgetShown is how full the buffers on both sides are: events of the child
@@ -132,14 +123,9 @@ func showStatus(c *mcpCall, _ toolArgs) *rpcError {
 		return &word
 	}
 	c.f.limited(func(s statusView) {
-		shown := statusShown{
-			Alive: s.ChildAlive, Version: orNull(s.ChildVersion), PID: s.ChildPID, Error: s.ChildError,
-			Unsaved: s.Unsaved,
-			Backend: orNull(s.Backend), Team: s.Team, TeamFrom: s.TeamFrom, Uptime: int64(s.Uptime.Seconds()),
-			Sessions: s.Sessions, Identities: s.Identities, Agents: viewShapes(s.Agents), Mail: s.PendingMail,
-			Limits: s.Limits,
-			Budget: budgetShown{s.EventBytes, s.EventBytesLimit, c.f.p.queued(), c.f.p.budget},
-		}
+		shown := statusShown{statusView: s, ChildVersion: orNull(s.ChildVersion), Backend: orNull(s.Backend),
+			Uptime: int64(s.Uptime.Seconds()), Agents: viewShapes(s.Agents),
+			Budget: budgetShown{s.EventBytes, s.EventBytesLimit, c.f.p.queued(), c.f.p.budget}}
 		lines := append([]string{s.line()}, s.Limits.lines()...)
 		c.end(nil, shown, strings.Join(viewTexts(c.f.Names, lines, shown.Agents), "\n"))
 	})
@@ -213,16 +199,12 @@ func switchMail(c *mcpCall, a toolArgs) *rpcError {
 
 // askShown is a pending approval in a result.
 type askShown struct {
-	ID         string          `json:"approval_id"`
-	Kind       string          `json:"kind" doc:"command, file_change, permissions, mcp_tool or question"`
-	Action     string          `json:"action" doc:"What would be done, exactly"`
+	askView
 	Command    string          `json:"command,omitempty"`
-	Cwd        string          `json:"cwd,omitempty"`
-	Diff       string          `json:"diff,omitempty" doc:"Of a file_change"`
+	Diff       string          `json:"diff,omitempty"` // of a file_change
 	Questions  []questionShown `json:"questions,omitempty"`
-	Reason     string          `json:"reason,omitempty" doc:"The agent's own words"`
-	Subagent   string          `json:"subagent,omitempty" doc:"The subagent that asks"`
-	ForSession bool            `json:"for_session,omitempty" doc:"approve_for_session means more than approve"`
+	Subagent   string          `json:"subagent,omitempty"`    // that asks
+	ForSession bool            `json:"for_session,omitempty"` // approve_for_session means more than approve
 }
 
 type questionShown struct {
@@ -235,8 +217,7 @@ type questionShown struct {
 // askShape shows a pending approval of the agent whose own thread is given: an
 // approval of another thread is a subagent's.
 func askShape(thread string, v askView) askShown {
-	s := askShown{ID: v.ApprovalID, Kind: v.Kind, Action: v.Action, Command: v.q.command, Cwd: v.Cwd, Reason: v.Reason,
-		Diff: v.q.diff(), ForSession: v.q.forSession}
+	s := askShown{askView: v, Command: v.q.command, Diff: v.q.diff(), ForSession: v.q.forSession}
 	if thread != "" && v.q.thread != thread { // over mcp-server a thread is unnamed at first
 		s.Subagent = cmp.Or(v.q.asker(), v.q.thread)
 	}
@@ -258,7 +239,7 @@ func askShapes(v *sessionView) []askShown {
 // aboutAsk tells a reader of text what is asked and the exact call that decides it.
 func aboutAsk(n *names, agentID string, a *askShown) string {
 	var s prose
-	s.add(true, "It asks for approval %s (%s): %s", a.ID, a.Kind, a.Action)
+	s.add(true, "It asks for approval %s (%s): %s", a.ApprovalID, a.Kind, a.Action)
 	s.add(a.Cwd != "", "\n  in %s", a.Cwd)
 	s.add(a.Subagent != "", "\n  asked by its subagent %s", a.Subagent)
 	s.add(a.Reason != "", "\n  its reason: %s", a.Reason)
@@ -275,7 +256,7 @@ func aboutAsk(n *names, agentID string, a *askShown) string {
 		Action   string            `json:"action"`
 		Decision string            `json:"decision"`
 		Answers  map[string]string `json:"answers,omitempty"`
-	}{agentID, a.ID, a.Action, approve.String(), answers}
+	}{agentID, a.ApprovalID, a.Action, approve.String(), answers}
 	s.add(true, "\nDecide it: agent_approve %s (or decision %q, %q)", n.fields(toJSON(call), listed),
 		approveForSession.String(), deny.String())
 	return s.String()

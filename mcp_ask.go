@@ -241,11 +241,11 @@ func retryCall(c *mcpCall, p mcpParams, tool string) *rpcError {
 		c.prog.note(d.agent, &event{kind: evAskGone}) // the turn goes on
 		response := rawField(p.responses, d.q.id)
 		if response == nil {
-			f.decide(d.q.id, decider{byNoWay, "it declared no elicitation with its retry"}, deny, nil)
+			f.decide(d.agent.AgentID, d.q.id, decider{byNoWay, "it declared no elicitation with its retry"}, deny, nil)
 			continue
 		}
 		word, answers := readAnswer(response, &d.q)
-		f.decide(d.q.id, answeredBy(response, word), word, answers)
+		f.decide(d.agent.AgentID, d.q.id, answeredBy(response, word), word, answers)
 	}
 	requireInput(c, t)
 	return nil
@@ -275,11 +275,11 @@ func (f *mcpFront) ask(a agentRef, w waiterID, q approval) bool {
 	form := f.formRequest(a, &q, request)
 	return f.askClient(q.id, form.Method, form.Params, func(result json.RawMessage, err error) {
 		if err != nil {
-			f.decide(q.id, decider{byError, clip(err.Error(), 300)}, deny, nil)
+			f.decide(a.AgentID, q.id, decider{byError, clip(err.Error(), 300)}, deny, nil)
 			return
 		}
 		d, answers := readAnswer(result, &q)
-		f.decide(q.id, answeredBy(result, d), d, answers)
+		f.decide(a.AgentID, q.id, answeredBy(result, d), d, answers)
 	}, func(call int64, why string) {
 		f.p.notify("notifications/cancelled", map[string]any{"requestId": call, "reason": why})
 	})

@@ -269,6 +269,7 @@ func TestInputResultsExpire(t *testing.T) {
 // Whatever order things come in, each request has one answer or was cancelled,
 // each turn's result is told once, and no question is lost.
 func TestInputAnswersOnce(t *testing.T) {
+	t.Parallel()
 	for seed := range int64(40) {
 		rnd := rand.New(rand.NewSource(seed))
 		asks, early := 1+rnd.Intn(4), rnd.Intn(3) == 0
@@ -277,12 +278,11 @@ func TestInputAnswersOnce(t *testing.T) {
 		times := map[string]int{}
 		decided := make(chan string, 100)
 		r := newRig(t, func(o *mcpOptions) {
-			o.decide = func(ask string, _ decider, _ decision, _ map[string][]string) bool {
+			o.decide = func(_, ask string, _ decider, _ decision, _ map[string][]string) {
 				mu.Lock()
 				defer mu.Unlock()
 				times[ask]++
 				decided <- ask
-				return true
 			}
 		})
 		w := r.begin("0", callWith(askMeta, "codex", codexArgs, "")).w

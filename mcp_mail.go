@@ -11,8 +11,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -63,12 +61,7 @@ func callMail(c *mcpCall, tool string, a toolArgs) *rpcError {
 	f.mu.Lock()
 	c.waiter = f.nextWaiter() // no turn belongs to this waiter: it only names the call in log and audit
 	f.mu.Unlock()
-	ctx, cancel := context.WithCancel(context.Background())
-	c.onCancel(cancel)
-	queue := f.lines.enter(tool)
-	e := c.work(func() {
-		defer cancel()
-		who := atmCaller{}
+	return c.inLine(tool, func() (who atmCaller) {
 		if refused == nil {
 			who, refused = f.mailAs(ref, inbox)
 		}
@@ -76,17 +69,37 @@ func callMail(c *mcpCall, tool string, a toolArgs) *rpcError {
 			who = atmCaller{Identity: asked, Refused: refused}
 		}
 		who.Correlation = f.correlation(c.waiter)
+		return who
+	}, func(ctx context.Context, who atmCaller) func() {
+		structured, text, e := f.atm(ctx, who, tool, toJSON(a))
+		return func() {
+			own := f.ownMail != nil && strings.EqualFold(who.Identity, f.ownMail().Name)
+			if e == nil && own && looksIntoInbox(tool) {
+				c.reply(c.plainAnswer(false, structured, text)) // the tool itself tells what mail there is
+				return
+			}
+			c.end(e, structured, text)
+		}
+	})
+}
+
+// inLine runs a mail tool off the reading goroutine, when the calls before it in the line of its caller are done. caller
+// says who that is; run does what the tool does, and returns what answers the call.
+func (c *mcpCall) inLine(tool string, caller func() atmCaller,
+	run func(ctx context.Context, who atmCaller) (answer func())) *rpcError {
+	ctx, cancel := context.WithCancel(context.Background())
+	c.onCancel(cancel)
+	queue := c.f.lines.enter(tool)
+	e := c.work(func() {
+		defer cancel()
+		who := caller()
 		leave := queue(who.Identity)
 		if ctx.Err() != nil && who.Refused == nil {
-			who.Refused = notBegun(tool)
+			who.Refused = proxyError(codeTimeout, tool+" was cancelled before it began; nothing was done")
 		}
-		structured, text, e := f.atm(ctx, who, tool, toJSON(a))
+		answer := run(ctx, who)
 		leave()
-		if e == nil && looksIntoInbox(tool) && f.ownMail != nil && strings.EqualFold(who.Identity, f.ownMail().Name) {
-			c.reply(c.plainAnswer(false, structured, text)) // the tool itself tells what mail there is
-			return
-		}
-		c.end(e, structured, text)
+		answer()
 	})
 	if e != nil {
 		cancel()
@@ -140,11 +153,6 @@ func (l *callLines) enter(tool string) func(identity string) (leave func()) {
 	}
 }
 
-// notBegun is why a call that was cancelled while it stood in line isn't done.
-func notBegun(tool string) *rpcError {
-	return proxyError(codeTimeout, tool+" was cancelled before it began; nothing was done")
-}
-
 const (
 	// auditLimit is how long a call's answer waits for its line in the audit
 	// trail: Codex ends this process without a word.
@@ -153,25 +161,18 @@ const (
 	answerGrace = time.Second
 )
 
-// toolServer serves one Codex thread.
+// toolServer is what the MCP front of one Codex thread serves in place of the table of tools.
 type toolServer struct {
-	p       *peer
-	tools   *atmTools
-	who     atmCaller
-	named   string // the identity that the agent had when Codex was told of this server
-	leases  *leases
-	book    addressBook
-	version string
-
-	wg   sync.WaitGroup                // of the running calls
-	line callLines                     // one line: all calls are one identity's
-	mu   sync.Mutex                    // guards the field below
-	open map[string]context.CancelFunc // by request
+	tools  *atmTools
+	who    atmCaller
+	named  string // the identity that the agent had when Codex was told of this server
+	leases *leases
+	book   addressBook
 }
 
 // serveTools serves the tools of the identity of cfg until Codex hangs up. With
 // an agentID only as long as that agent has the identity.
-func serveTools(ctx context.Context, cfg *config, agentID, version string, in io.Reader, out, stderr io.Writer) error {
+func serveTools(cfg *config, agentID, version string, in io.Reader, out, stderr io.Writer) error {
 	log := newLogger(stderr, cfg.logLevel)
 	for _, w := range cfg.warnings {
 		log.Warn(w)
@@ -187,9 +188,8 @@ func serveTools(ctx context.Context, cfg *config, agentID, version string, in io
 	book := addressBook{own: newTeamFile(cfg.teamsRoot, cfg.team, cfg.sessionsRoot), root: cfg.teamsRoot,
 		aliases: cfg.aliases, roles: cfg.atmRoles}
 	leases := newLeases(cfg.sessionsRoot, cfg.team, false) // only to look
-	s := &toolServer{version: version, open: map[string]context.CancelFunc{}, named: cfg.identity, leases: leases,
-		book: book,
-		tools: newAtmTools(cfg, newInboxes(cfg.teamsRoot, atmSpool(cfg), newLockNotes(cfg.sessionsRoot), disk, log),
+	s := &toolServer{named: cfg.identity, leases: leases, book: book,
+		tools: newAtmTools(cfg, newInboxes(cfg.teamsRoot, atmSpool(cfg), disk, log),
 			book, audit, log),
 		who: atmCaller{Identity: cfg.identity, AgentID: agentID, Team: cfg.team,
 			Live: func(identity string) bool { _, _, held := leases.holder(identity); return held }},
@@ -197,14 +197,12 @@ func serveTools(ctx context.Context, cfg *config, agentID, version string, in io
 	if as, e := s.agentNow(); e == nil { // else each call is refused, and says why
 		s.who.Identity = as.Identity
 	}
-	s.p = newPeer(in, out, peerOptions{strict: true, handle: func(m *message) { s.take(ctx, m) }})
-	err := s.p.run()
-	s.wg.Wait() // what was begun to be sent is sent
-	s.p.closeOut(answerGrace)
-	if !errors.Is(err, io.EOF) {
-		return fmt.Errorf("reading from Codex: %w", err)
-	}
-	return nil
+	f := newMCPFront(mcpOptions{clientOptions: clientOptions{R: in, W: out, Log: log, Version: version}, agent: s})
+	f.legacy.Store(&legacyClient{version: latestLegacy}) // before a hello tells more
+	err := f.run()
+	f.jobs.wait(nil) // what was begun to be sent is sent
+	f.shutdown(answerGrace)
+	return err
 }
 
 // agentNow tells which identity the agent has by now, which a codex {agent_id, identity} may have changed while its
@@ -235,115 +233,51 @@ func (s *toolServer) strange(identity string) error {
 	return s.book.mayAct(identity, s.who.AgentID, s.leases.holder)
 }
 
-// take serves one message, on the reading goroutine.
-func (s *toolServer) take(ctx context.Context, m *message) {
-	if m.id == nil {
-		if m.method == "notifications/cancelled" {
-			s.cancelled(m.params)
-		}
-		return
-	}
-	switch m.method {
-	case "initialize":
-		s.p.reply(m.id, s.hello(m.params))
-	case "ping":
-		s.p.reply(m.id, struct{}{})
-	case "tools/list":
-		s.p.reply(m.id, map[string]any{"tools": agentTools()})
-	case "tools/call":
-		s.call(ctx, m)
-	default:
-		s.p.replyError(m.id, noMethod(m.method))
-	}
+// instructions are all that a model sees of the tools where Codex defers them.
+func (s *toolServer) instructions() string {
+	return fmt.Sprintf("Mail between you, %s, and the other members of team %s: atm_send writes to one of them, "+
+		"atm_broadcast to all, atm_read reads what they wrote to you, atm_pending_count counts it.",
+		s.who.Identity, s.who.Team)
 }
 
-func (s *toolServer) hello(params json.RawMessage) helloResult {
-	return helloResult{agreedVersion(params), map[string]any{"tools": struct{}{}},
-		serverInfo{serverName, "Mail of your team", s.version},
-		// Codex defers the tools of some models: then this is all that such a model sees of them.
-		fmt.Sprintf("Mail between you, %s, and the other members of team %s: atm_send writes to one of them, "+
-			"atm_broadcast to all, atm_read reads what they wrote to you, atm_pending_count counts it.",
-			s.who.Identity, s.who.Team)}
-}
-
-// agentTools are the tools as Codex lists them, without output schemas: where there is one a model is shown the
+// agentTools are the rows of the tools as Codex lists them, without results: where there is one a model is shown the
 // structure alone, and the text is what says that mail is no instruction.
-func agentTools() any {
-	var out []listedTool
-	for _, t := range atmToolSpecs() {
-		out = append(out, listedTool{t.Name, t.Title, t.Description, t.Input, nil, t.Hints})
+func agentTools() (rows []tool) {
+	for _, s := range atmToolSpecs() {
+		rows = append(rows, tool{name: s.Name, title: s.Title, description: s.Description, args: s.Args,
+			required: s.Required, hints: s.Hints})
 	}
-	return out
+	return rows
 }
 
-// call runs one tool. What goes wrong with it is told to the model, as a result.
-func (s *toolServer) call(ctx context.Context, m *message) {
-	name := stringField(m.params, "name")
-	if !slices.ContainsFunc(atmToolSpecs(), func(t atmToolSpec) bool { return t.Name == name }) {
-		s.p.replyError(m.id, badParams("unknown tool %q", name))
-		return
-	}
-	key, id, args := idKey(m.id), m.id, rawField(m.params, "arguments")
-	who := s.who
-	who.Correlation = cmp.Or(stringField(m.params, "_meta", "callId"), "tools-"+string(id)) // 0.104 has no callId
-	ctx, cancel := context.WithCancel(ctx)
-	s.mu.Lock()
-	twice := s.open[key] != nil
-	if !twice {
-		s.open[key] = cancel
-	}
-	s.mu.Unlock()
-	if twice {
-		cancel()
-		s.p.replyError(id, idInUse(id))
-		return
-	}
-	queue := s.line.enter(name)
-	s.wg.Go(func() {
-		defer cancel()
-		leave := queue("")
-		as, refused := s.agentNow()
-		switch {
-		case refused != nil:
-			who.Refused = refused
-		case ctx.Err() != nil:
-			who.Refused = notBegun(name)
-		default:
+// call serves one tool, whose arguments the tool itself checks. What goes wrong with it is told to the model, as a
+// result; the line is that of all calls, since they are one agent's.
+func (s *toolServer) call(c *mcpCall, name string, p mcpParams) *rpcError {
+	return c.inLine(name, func() atmCaller {
+		return atmCaller{Correlation: cmp.Or(stringField(p.meta, "callId"), "tools-"+string(c.id))} // 0.104 has no callId
+	}, func(ctx context.Context, call atmCaller) func() {
+		who := s.who
+		who.Correlation, who.Refused = call.Correlation, call.Refused
+		as, gone := s.agentNow()
+		if gone != nil {
+			who.Refused = gone
+		}
+		if who.Refused == nil {
 			who.Identity, who.Auto = as.Identity, as.Automatic
 			who.Strange = func() error { return s.strange(as.Identity) }
 			who.Owns = func(other string) bool { return strings.EqualFold(other, as.Identity) }
 		}
-		_, text, e := s.tools.run(ctx, who, name, args)
-		leave()
-		written, done := context.WithTimeout(context.WithoutCancel(ctx), auditLimit)
-		defer done()
-		if err := s.tools.audit.flush(written); err != nil {
-			s.tools.log.Warn("the audit log can't be written", "err", err)
-		}
+		_, text, e := s.tools.run(ctx, who, name, p.arguments)
 		if e != nil {
 			text = e.Message
 		}
-		s.mu.Lock()
-		_, wanted := s.open[key]
-		delete(s.open, key)
-		s.mu.Unlock()
-		if wanted {
-			s.p.reply(id, struct {
-				Content []textBlock `json:"content"`
-				IsError bool        `json:"isError,omitempty"`
-			}{[]textBlock{{"text", text}}, e != nil})
+		return func() {
+			written, done := context.WithTimeout(context.WithoutCancel(ctx), auditLimit)
+			defer done()
+			if err := s.tools.audit.flush(written); err != nil {
+				s.tools.log.Warn("the audit log can't be written", "err", err)
+			}
+			c.reply(c.plainAnswer(e != nil, nil, text))
 		}
 	})
-}
-
-// cancelled retires a call: MCP forbids a late answer.
-func (s *toolServer) cancelled(params json.RawMessage) {
-	key := idKey(rawField(params, "requestId"))
-	s.mu.Lock()
-	cancel := s.open[key]
-	delete(s.open, key)
-	s.mu.Unlock()
-	if cancel != nil {
-		cancel()
-	}
 }

@@ -185,7 +185,7 @@ func newToolRig(t *testing.T, agentID string, change func(*config)) *toolRig {
 		change(r.cfg)
 	}
 	go func() {
-		r.done <- serveTools(t.Context(), r.cfg, agentID, "1.2.3", stdin, stdout, &r.log)
+		r.done <- serveTools(r.cfg, agentID, "1.2.3", stdin, stdout, &r.log)
 		stdout.Close()
 	}()
 	return r
@@ -246,7 +246,11 @@ func TestToolServerShakesHands(t *testing.T) {
 		"outputSchema":"$absent","annotations":{"destructiveHint":false,"openWorldHint":false}}`
 	hasFields(t, r.ask("tools/list", `{}`), `{"result":{"tools":[{"name":"atm_send",`+rest+`,{"name":"atm_read",`+rest+`,
 		{"name":"atm_broadcast",`+rest+`,{"name":"atm_pending_count",`+rest+`]}}`)
-	failsWith(t, r.ask("server/discover", `{}`), codeNoMethod)
+	failsWith(t, r.ask("server/discover", `{}`), codeInvalidParams)
+	hasFields(t, r.ask("server/discover", `{`+modernMeta+`}`),
+		`{"result":{"resultType":"complete","capabilities":{"tools":{},"extensions":"$absent"}}}`)
+	hasFields(t, r.ask("tools/call", callParams(true, "atm_pending_count", `{}`)), `{"result":{"resultType":"complete",
+		"structuredContent":"$absent","content":[{"type":"text"}],"_meta":{"`+metaPrefix+`serverInfo":{"version":"1.2.3"}}}}`)
 	failsWith(t, r.ask("tools/call", `{"name":"codex","arguments":{}}`), codeInvalidParams)
 	r.send(`{"jsonrpc":"2.0","id":8,"method":`)
 	failsWith(t, r.next(), codeParse)

@@ -162,9 +162,8 @@ func newRigReading(t *testing.T, ahead int, change func(*mcpOptions)) *mcpRig {
 			cancel:    func(w waiterID) { r.cancels <- w },
 			status:    func() statusView { return statusView{Team: "default"} },
 			interrupt: func(_, _ string, done func(interruptResult, *rpcError)) { go done(interruptResult{}, nil) },
-			decide: func(ask string, by decider, d decision, answers map[string][]string) bool {
+			decide: func(_, ask string, by decider, d decision, answers map[string][]string) {
 				r.decides <- decided{ask, by, d, answers}
-				return true
 			},
 		},
 		sessions: func(int) []sessionView { return nil },
@@ -280,8 +279,8 @@ func (r *mcpRig) codex(id string) waiterID {
 // okTurn is a plain result.
 func okTurn(content string) turnResult {
 	return turnResult{AgentID: "codex:ab12", ThreadID: "01a1", TurnID: "turn-1", Content: content, Identity: "codex",
-		Team: "default", Status: "idle", TurnStatus: "completed", Usage: &tokenUsage{Total: 120},
-		Duration: 1500 * time.Millisecond, Sandbox: "workspace-write", Approval: "on-request"}
+		Team: "default", Status: "idle", TurnStatus: "completed", Duration: 1500 * time.Millisecond,
+		turnFacts: turnFacts{Usage: &tokenUsage{Total: 120}, Sandbox: "workspace-write", Approval: "on-request"}}
 }
 
 // resultOf is the result of an answer.
@@ -526,6 +525,7 @@ func FuzzMCPFront(f *testing.F) {
 // turns only when nothing else is left to drop (FR-19.3, FR-19.4); the outbox's own
 // test holds the budget.
 func TestStalledClientLosesEventsOnly(t *testing.T) {
+	t.Parallel()
 	r := newRigReading(t, 0, func(o *mcpOptions) { o.ForwardEvents = "on" })
 	r.hello("2025-11-25", "{}", "x")
 	w := r.codex("2")

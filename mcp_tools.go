@@ -288,8 +288,11 @@ func toolTable() []tool {
 func toolList(tools []tool) json.RawMessage {
 	out := make([]listedTool, 0, len(tools))
 	for _, t := range tools {
-		out = append(out, listedTool{t.name, t.title, t.description, argsSchema(t.args, t.required),
-			resultSchema(t.result, errorResult{}), t.hints})
+		l := listedTool{t.name, t.title, t.description, argsSchema(t.args, t.required), nil, t.hints}
+		if t.result != nil {
+			l.Output = resultSchema(t.result, errorResult{})
+		}
+		out = append(out, l)
 	}
 	return toJSON(out)
 }
@@ -317,6 +320,9 @@ func callTool(c *mcpCall, p mcpParams) *rpcError {
 			names = append(names, t.name)
 		}
 		return badParams("unknown tool %q (there are %s)%s", name, strings.Join(names, ", "), didYouMean(name, names))
+	}
+	if c.f.agent != nil {
+		return c.f.agent.call(c, name, p)
 	}
 	if p.modern && !(isNull(p.state) && isNull(p.responses)) { // a retry goes on with its turn and never begins one
 		return retryCall(c, p, name)

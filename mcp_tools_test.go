@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unicode/utf8"
 )
@@ -161,7 +160,7 @@ func TestTurnResults(t *testing.T) {
 		return r
 	}
 	running := turnResult{AgentID: "codex:ab12", TurnID: "bg-1", Identity: "arch", Status: "busy",
-		TurnStatus: "running", Notes: []string{"A note."}}
+		TurnStatus: "running", turnFacts: turnFacts{Notes: []string{"A note."}}}
 	inBothEras(t, nil, func(t *testing.T, r *mcpRig) {
 		for _, c := range []struct {
 			result turnResult
@@ -244,7 +243,7 @@ func TestListsAndStatus(t *testing.T) {
 				Agents:     []sessionView{full}, EventBytes: 3, EventBytesLimit: 40, PendingMail: &two,
 				Unsaved: "records can't be written"},
 				`{"content":[{"text":"$re:Their unread messages: 2. records can't be written"}],"structuredContent":{
-				"uptime_secs":90,"agents":[{"auto_mail":"paused: 10 mail turns in a row","pending_mail":2}],
+				"team_from":"flag","uptime_secs":90,"agents":[{"auto_mail":"paused: 10 mail turns in a row","pending_mail":2}],
 				"budget":{"event_bytes_waiting":3,"event_bytes_limit":40}}}`},
 		} {
 			status = c.status
@@ -631,86 +630,32 @@ func TestWaitNextStep(t *testing.T) {
 
 // turn_id waits for that turn and no other, and brings its answer whole.
 func TestWaitForOneTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		kept := keptTurn{AgentID: "codex:a", Identity: "arch", TurnID: "bg-1", Status: "running", Activity: "thinking"}
-		var unknown *rpcError
-		during := func() {}
-		r := newRig(t, func(o *mcpOptions) {
-			o.turn = func(ref, turn string) (keptTurn, *rpcError) {
-				during()
-				if ref != "codex:a" || turn != "bg-1" {
-					t.Errorf("turn %s of %s", turn, ref)
-				}
-				return kept, unknown
-			}
-		})
-		r.hello("2025-11-25", "{}", "x")
-		view := sessionView{AgentID: "codex:a", Identity: "arch", Status: "busy"}
-		wait := func(args string) {
-			r.request("1", "tools/call", callParams(false, "agent_wait",
-				`{"agent_id":"codex:a","turn_id":"bg-1"`+args+`}`))
+	long := strings.Repeat("x", 3*waitBudget)
+	done := okTurn(long)
+	r := newRig(t, nil)
+	r.hello("2025-11-25", "{}", "x")
+	for _, c := range []struct {
+		result *turnResult
+		late   bool
+		want   string
+	}{
+		{&done, false, `{"seq":8,"timed_out":"$absent","agents":[{"turns":[{"turn_id":"bg-1","content":"` + long + `"}]}]}`},
+		{nil, true, `{"seq":8,"timed_out":true,"agents":[{"turns":[{"turn_id":"bg-1","activity":"thinking"}]}]}`},
+	} {
+		r.request("1", "tools/call", callParams(false, "agent_wait",
+			`{"agent_id":"codex:a","turn_id":"bg-1","timeout_secs":60}`))
+		got := <-r.waits
+		if q := got.q; q.Turn != "bg-1" || q.Own || q.Timeout != time.Minute || fmt.Sprint(q.Agents) != "[codex:a]" {
+			t.Errorf("asked for %+v", q)
 		}
-		// tell answers the hub's next wait, which must begin from since and last so long.
-		tell := func(since int64, limit time.Duration, seq int64, turns ...keptTurn) {
-			t.Helper()
-			got := <-r.waits
-			if got.q.Since != since || got.q.Timeout != limit {
-				t.Errorf("asked for %+v", got.q)
-			}
-			got.done(waitResult{Seq: seq, Agents: []waitAgent{{View: view, Turns: turns}}}, nil)
-			synctest.Wait() // kept has been looked at
-		}
-		another := keptTurn{TurnID: "u-9", Status: "completed", Result: &turnResult{Content: "another's"}}
-		wait(`,"timeout_secs":60`)
-		tell(0, 1, 5) // for the number alone
-		time.Sleep(20 * time.Second)
-		tell(5, time.Minute, 6, another)
-		long := strings.Repeat("x", 3*waitBudget)
-		done := okTurn(long)
-		kept.Result, kept.Status, kept.Seq = &done, "completed", 8
-		tell(6, 40*time.Second, 7) // it ended after the agent was looked at
-		tell(7, 40*time.Second, 8, another, kept)
+		got.done(waitResult{Seq: 8, TimedOut: c.late, Agents: []waitAgent{{
+			View: sessionView{AgentID: "codex:a", Identity: "arch", Status: "busy"},
+			Turns: []keptTurn{{AgentID: "codex:a", Identity: "arch", TurnID: "bg-1", Status: "running",
+				Activity: "thinking", Result: c.result}}}}}, nil)
 		rec := r.answerTo("1")
 		fits(t, r, "agent_wait", rec)
-		hasFields(t, rec, `{"result":{"structuredContent":{"seq":8,"agents":[{
-			"turns":[{"turn_id":"bg-1","content":"`+long+`"}]}]}}}`)
-
-		kept.Result, kept.Status = nil, "running"
-		wait(`,"timeout_secs":10`)
-		tell(0, 1, 9)
-		time.Sleep(10 * time.Second)
-		tell(9, 10*time.Second, 10)
-		hasFields(t, r.answerTo("1"),
-			`{"result":{"structuredContent":{"timed_out":true,"agents":[{"turns":[{"activity":"thinking"}]}]}}}`)
-
-		wait("")
-		tell(0, 1, 10)
-		tell(10, 45*time.Second, 10) // at shutdown: asking on would spin
-		hasFields(t, r.answerTo("1"),
-			`{"result":{"structuredContent":{"timed_out":"$absent","agents":[{"turns":[{"turn_status":"running"}]}]}}}`)
-
-		view.Pending = []askView{askOf(everyAsk())} // the agent stands still: tell it at once
-		wait("")
-		tell(0, 1, 11)
-		hasFields(t, r.answerTo("1"),
-			`{"result":{"structuredContent":{"timed_out":"$absent",
-			"agents":[{"pending_approvals":[{"approval_id":"ask-1"}]}]}}}`)
-
-		view.Pending = nil
-		during = func() { // cancelled while it looks: what is begun after that ends too
-			r.cancelRequest(`1`, `null`)
-			r.quiet()
-		}
-		wait("")
-		tell(0, 1, 11)
-		<-(<-r.waits).stop
-
-		during, unknown = func() {}, proxyError(codeSessionNotFound, "no such turn")
-		wait("")
-		tell(0, 1, 12)
-		failsWith(t, r.answerTo("1"), codeSessionNotFound)
-		r.end()
-	})
+		hasFields(t, rec, `{"result":{"structuredContent":`+c.want+`}}`)
+	}
 }
 
 // The short answers are not cut for the long ones' sake, and a cut one says how to get

@@ -330,25 +330,14 @@ func reviewTool() tool {
 // codex-reply, and agent_wait's of each turn.
 type turnShown struct {
 	// nil: there is none yet
-	Content    *string     `json:"content,omitempty" doc:"The agent's final answer, or why the turn failed"`
-	Usage      *tokenUsage `json:"usage,omitempty"`
-	DurationMS *int64      `json:"duration_ms,omitempty"` // nil: the turn has not ended
-	Sandbox    string      `json:"sandbox,omitempty"`
-	Approval   string      `json:"approval_policy,omitempty"`
-	Declined   []declined  `json:"declined,omitempty" doc:"Actions that were not approved"`
-	Notes      []string    `json:"notes,omitempty"`
-
-	Worktree    *worktreePlace  `json:"worktree,omitempty"`
-	Limit       *limitReached   `json:"limit,omitempty" doc:"Set where the turn failed for a limit of the account"`
-	Changes     *turnChanges    `json:"changes,omitempty" doc:"What Codex edited in the turn, without what shell commands did"`
-	Output      json.RawMessage `json:"output,omitempty" doc:"The answer as the value that output_schema asked for"`
-	OutputError string          `json:"output_error,omitempty" doc:"Why there is no output: what is wrong with the answer"`
+	Content    *string `json:"content,omitempty" doc:"The agent's final answer, or why the turn failed"`
+	DurationMS *int64  `json:"duration_ms,omitempty"` // nil: the turn has not ended
+	turnFacts
 }
 
 func shownTurn(r *turnResult) turnShown {
 	ms := r.Duration.Milliseconds()
-	return turnShown{&r.Content, r.Usage, &ms, r.Sandbox, r.Approval, r.Declined, r.Notes, r.Worktree, r.Limit,
-		r.Changes, r.Output, r.OutputError}
+	return turnShown{&r.Content, &ms, r.turnFacts}
 }
 
 // agentTurnShown is the result of codex and codex-reply.

@@ -20,28 +20,29 @@ const waitBudget = 64 << 10
 // waitFiles is how many changed files of each turn agent_wait names, unless it tells of one turn.
 const waitFiles = 10
 
-// readWait turns the arguments of agent_wait into a query; turn is the one that is waited for, "" for any.
-func readWait(a toolArgs) (q waitQuery, turn string, e *rpcError) {
-	q = waitQuery{Own: true, Since: int64(a.num("since")), All: a.yes("all"), Timeout: defaultWaitSecs * time.Second}
+// readWait turns the arguments of agent_wait into a query.
+func readWait(a toolArgs) (q waitQuery, e *rpcError) {
+	turn := strings.TrimSpace(a.str("turn_id"))
+	q = waitQuery{Own: turn == "", Since: int64(a.num("since")), All: a.yes("all"), Turn: turn,
+		Timeout: defaultWaitSecs * time.Second}
 	if a.has("timeout_secs") {
 		q.Timeout = max(a.secs("timeout_secs"), time.Nanosecond) // 0 looks and doesn't wait
 	}
 	ref, e := a.agent()
-	turn = strings.TrimSpace(a.str("turn_id"))
 	several := a.has("agent_ids") || a.has("codex_ids")
 	switch {
 	case e != nil:
-		return q, "", e
+		return q, e
 	case ref != "" && several:
-		return q, "", invalidSession("agent_id and agent_ids exclude each other: put %q into agent_ids", ref)
+		return q, invalidSession("agent_id and agent_ids exclude each other: put %q into agent_ids", ref)
 	case a.has("turn_id") && turn == "":
-		return q, "", invalidSession("turn_id is empty: leave it out to wait for any turn")
+		return q, invalidSession("turn_id is empty: leave it out to wait for any turn")
 	case turn != "" && several:
-		return q, "", invalidSession("turn_id %q is a turn of one agent: give its agent_id instead of agent_ids", turn)
+		return q, invalidSession("turn_id %q is a turn of one agent: give its agent_id instead of agent_ids", turn)
 	case turn != "" && a.has("inbox"):
-		return q, "", invalidSession("turn_id %q names what to wait for: leave inbox out", turn)
+		return q, invalidSession("turn_id %q names what to wait for: leave inbox out", turn)
 	case turn != "" && (a.has("since") || a.yes("all")):
-		return q, "", invalidSession("turn_id %q names what to wait for: leave since and all out", turn)
+		return q, invalidSession("turn_id %q names what to wait for: leave since and all out", turn)
 	case ref != "":
 		q.Agents = []string{ref}
 	}
@@ -69,79 +70,28 @@ func readWait(a toolArgs) (q waitQuery, turn string, e *rpcError) {
 		e = invalidSession("no agent: give agent_id or identity, agent_ids for several, or inbox to wait for mail; " +
 			"agent_sessions lists them")
 	}
-	return q, turn, e
+	return q, e
 }
 
 // waitForAgents serves agent_wait.
 func waitForAgents(c *mcpCall, a toolArgs) *rpcError {
-	q, turn, e := readWait(a)
+	q, e := readWait(a)
 	if e != nil {
 		return e
 	}
 	c.prog.watch(func() string { return doings(c.f.status().Agents, q.Agents) })
-	if turn != "" {
-		w := &turnWait{c: c, ref: q.Agents[0], turn: turn, until: time.Now().Add(q.Timeout)}
-		w.await(0, time.Nanosecond)
-		return nil
+	budget := waitBudget
+	if q.Turn != "" {
+		budget = 0 // that is how an answer is had whole
 	}
 	c.onCancel(c.f.wait(q, func(r waitResult, e *rpcError) {
 		if e != nil {
 			c.fail(e)
 			return
 		}
-		c.reply(waitAnswer(c, &r, "", waitBudget))
+		c.reply(waitAnswer(c, &r, q.Turn, budget))
 	}))
 	return nil
-}
-
-// turnWait is an agent_wait for one turn. The hub answers its waits when the agent has ended some turn or asks for
-// something; then turnWait looks whether that was the turn.
-type turnWait struct {
-	c         *mcpCall
-	ref, turn string
-	until     time.Time // when the client wants an answer in any case
-	since     int64     // what the last wait began from
-}
-
-// await waits for the next thing that happens. The first wait is for nothing but the number that the following ones
-// begin from, so that no end of the turn falls between looking and waiting.
-func (w *turnWait) await(since int64, limit time.Duration) {
-	w.since = since
-	w.c.onCancel(w.c.f.wait(waitQuery{Agents: []string{w.ref}, Since: since, Timeout: limit},
-		func(r waitResult, e *rpcError) {
-			if e == nil {
-				e = w.c.work(func() { w.look(r) }) // look reads the disk
-			}
-			if e != nil {
-				w.c.fail(e)
-			}
-		}))
-}
-
-// look answers the call, or waits on.
-func (w *turnWait) look(r waitResult) {
-	k, e := w.c.f.turn(w.ref, w.turn)
-	if e != nil {
-		w.c.fail(e)
-		return
-	}
-	agent := waitAgent{View: sessionView{AgentID: k.AgentID, Identity: k.Identity}}
-	if len(r.Agents) > 0 {
-		agent = r.Agents[0]
-	}
-	left, open := time.Until(w.until), !k.finished() && len(agent.View.Pending) == 0
-	goesOn := r.Seq != w.since // the same number again: the hub is shutting down
-	switch {
-	case goesOn && open && left > 0:
-		w.await(r.Seq, left)
-	case goesOn && k.finished() && k.Seq > r.Seq:
-		// The turn ended after the agent was looked at, who seems busy with it.
-		w.await(r.Seq, max(left, time.Second))
-	default:
-		agent.Turns = []keptTurn{k}
-		r.Agents, r.TimedOut = []waitAgent{agent}, open && left <= 0
-		w.c.reply(waitAnswer(w.c, &r, w.turn, 0))
-	}
 }
 
 // doings says in words what the agents that refs name are doing.

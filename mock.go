@@ -36,7 +36,7 @@ type mockRequest func(*mockServer, *message)
 type mockDirective func(t *mockTurn, arg string) mockEnd
 
 // mockExtras are the places where the tests' codex changes the mock that ships: faults, and the odd ways of other
-// versions. It sets the fields before anything is read; a field that is nil or false changes nothing.
+// versions. It sets the fields before anything is read; what it leaves as it is changes nothing.
 type mockExtras struct {
 	version    string                   // of Codex, as clients are told
 	requests   map[string]mockRequest   // by method
@@ -53,12 +53,16 @@ type mockExtras struct {
 	told func(method string, params map[string]any) bool
 	// answered is what leaves in place of result; nil: no answer leaves at all.
 	answered func(msg *message, result any) any
+	// ending is called when a turn has ended and before anything is told of that.
+	ending func(t *mockTurn, end mockEnd)
+	// unloaded is called when a thread is unloaded, and with nil when the process ends.
+	unloaded func(th *mockThread)
 	// trace sees every frame.
 	trace func(dir string, rec []byte)
 	// shell is the command that runs a line of a shell.
 	shell func(ctx context.Context, line string) *exec.Cmd
 
-	early   bool        // 0.104: tells codex/event beside notifications, starts items late, locks no thread
+	early   bool        // 0.104: tells codex/event beside notifications, starts items late
 	patient bool        // before 0.158: a steer waits for the model's answer
 	noEOF   atomic.Bool // the end of stdin ends nothing
 }
@@ -98,12 +102,14 @@ func runMock(ctx context.Context, adapt func(*mockServer), args []string,
 	stdin io.Reader, stdout, stderr io.Writer) int {
 	m := &mockServer{
 		mockExtras: mockExtras{version: mockVersion, directives: mockDirectives(), steps: (*mockTurn).steps,
-			shell: shellCommand},
+			settle: settleThread, shell: shellCommand,
+			told:     func(string, map[string]any) bool { return true },
+			answered: func(_ *message, result any) any { return result },
+			ending:   func(*mockTurn, mockEnd) {}, unloaded: func(*mockThread) {}},
 		stderr: stderr, out: stdout,
 		quit: make(chan int, 1), done: make(chan struct{}),
 		threads: map[string]*mockThread{}, shells: map[*mockShell]bool{},
 	}
-	m.settle = m.settled
 	var words []string
 	for ; len(args) > 0; args = args[1:] {
 		if args[0] == "-c" && len(args) > 1 {
@@ -116,8 +122,8 @@ func runMock(ctx context.Context, adapt func(*mockServer), args []string,
 	case "app-server":
 		m.requests = mockRequests()
 	case "mcp-server":
-		m.version, m.requests, m.patient = mockMCPVersion, mockMCPRequests(), true
-		m.mcp = &mockMCP{queues: map[string]*mockQueue{}}
+		m.mcp = &mockMCP{m: m, queues: map[string]*mockQueue{}}
+		m.version, m.requests, m.patient = mockMCPVersion, m.mcp.requests(), true
 		fmt.Fprintln(stderr, "warning: `codex mcp-server` is deprecated and will be removed in a future release.")
 	case "help app-server", "help mcp-server":
 		fmt.Fprintln(stdout, "Usage: codex", words[1], "[OPTIONS]")
@@ -151,7 +157,7 @@ func (m *mockServer) serve(ctx context.Context, stdin io.Reader, stdout io.Write
 	m.peer.nextID = -1 // Codex counts its own requests from 0, which collides with the client's ids
 	go func() {        // ends with stdin; nobody waits for it, since only the client can close stdin
 		_ = m.peer.run()
-		if !m.noEOF.Load() && !m.openCalls() {
+		if !m.noEOF.Load() && !m.mcp.openCalls() {
 			m.exit(0)
 		}
 	}()
@@ -165,11 +171,11 @@ func (m *mockServer) serve(ctx context.Context, stdin io.Reader, stdout io.Write
 	m.mu.Unlock()
 	close(m.done)
 	if code == 0 {
-		m.closeThreads()
+		m.killShells(nil)
+		m.unloaded(nil)
 		m.turns.Wait()
 	}
 	m.peer.closeOut(mockFlush)
-	m.home.release()
 	return code
 }
 
@@ -203,13 +209,13 @@ func mockRequests() map[string]mockRequest {
 		"thread/resume":                    (*mockServer).threadResume,
 		"thread/read":                      (*mockServer).threadRead,
 		"thread/unsubscribe":               (*mockServer).threadUnsubscribe,
-		"thread/settings/update":           onThread((*mockServer).settingsUpdate),
-		"thread/compact/start":             onThread((*mockServer).threadCompact),
-		"thread/backgroundTerminals/clean": onThread((*mockServer).threadClean),
-		"turn/start":                       onThread((*mockServer).turnStart),
+		"thread/settings/update":           onThread((*mockThread).updateSettings),
+		"thread/compact/start":             onThread((*mockThread).compact),
+		"thread/backgroundTerminals/clean": onThread((*mockThread).clean),
+		"turn/start":                       onThread((*mockThread).startTurn),
 		"thread/fork":                      (*mockServer).threadFork,
-		"turn/steer":                       onThread((*mockServer).turnSteer),
-		"turn/interrupt":                   onThread((*mockServer).turnInterrupt),
+		"turn/steer":                       onThread((*mockThread).steerTurn),
+		"turn/interrupt":                   onThread((*mockThread).interruptTurn),
 		"model/list":                       (*mockServer).modelList,
 		"mcpServerStatus/list": func(m *mockServer, msg *message) {
 			m.reply(msg, map[string]any{"data": []any{}, "nextCursor": nil})
@@ -222,10 +228,10 @@ func mockRequests() map[string]mockRequest {
 }
 
 // onThread answers a request about a loaded thread, and refuses one about any other.
-func onThread(run func(*mockServer, *message, *mockThread)) mockRequest {
+func onThread(run func(*mockThread, *message)) mockRequest {
 	return func(m *mockServer, msg *message) {
 		if th := m.loaded(msg); th != nil {
-			run(m, msg, th)
+			run(th, msg)
 		}
 	}
 }
@@ -259,10 +265,7 @@ func mockVariant(word string, known ...string) string {
 }
 
 func (m *mockServer) reply(msg *message, result any) {
-	if m.answered != nil {
-		result = m.answered(msg, result)
-	}
-	if result != nil {
+	if result = m.answered(msg, result); result != nil {
 		m.peer.reply(msg.id, result)
 	}
 }
@@ -305,11 +308,9 @@ func (m *mockServer) modelList(msg *message) {
 	}
 	data := []any{}
 	for i, name := range mockModels() {
-		data = append(data, mockNulls("upgrade upgradeInfo availabilityNux modelSpecialty defaultServiceTier "+
-			"availableAccessPrograms", map[string]any{"id": name, "model": name, "displayName": name,
-			"description": "mock", "hidden": false, "isDefault": i == 0, "inputModalities": []string{"text", "image"},
-			"supportedReasoningEfforts": efforts, "defaultReasoningEffort": "medium", "supportsPersonality": false,
-			"multiAgentVersion": "v2", "additionalSpeedTiers": []any{}, "serviceTiers": []any{}}))
+		data = append(data, map[string]any{"id": name, "model": name, "displayName": name, "description": "mock",
+			"hidden": false, "isDefault": i == 0, "inputModalities": []string{"text", "image"},
+			"supportedReasoningEfforts": efforts, "defaultReasoningEffort": "medium"})
 	}
 	m.reply(msg, map[string]any{"data": data, "nextCursor": nil})
 }
@@ -321,11 +322,10 @@ func (m *mockServer) accountRead(msg *message) {
 
 // notify tells the client something, in each dialect that it is told in.
 func (m *mockServer) notify(method string, params map[string]any) {
-	if m.told != nil && !m.told(method, params) {
-		return
+	if m.told(method, params) {
+		m.double(method, params)
+		m.send(method, params)
 	}
-	m.double(method, params)
-	m.send(method, params)
 }
 
 // send sends a notification, unless the client opted out of it. mcp-server sends only events.
@@ -369,14 +369,6 @@ func mockNull(s string) any {
 		return nil
 	}
 	return s
-}
-
-// mockNulls adds the fields that the mock has nothing for.
-func mockNulls(names string, to map[string]any) map[string]any {
-	for _, name := range strings.Fields(names) {
-		to[name] = nil
-	}
-	return to
 }
 
 // mockCount reads a leading number, with a fallback.

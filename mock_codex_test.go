@@ -6,20 +6,21 @@ package main
 // recorded version it plays, MOCK_CODEX_START how it begins, MOCK_CODEX_LOG where
 // received frames go, MOCK_CODEX_NO_APP_SERVER that it is from before app-server,
 // MOCK_CODEX_REVIEW what a reviewer does after what the instructions say,
-// MOCK_CODEX_PAGE, MOCK_CODEX_TEXT_ONLY what lists hold. Here is also how it looks as
-// another version than the one that ships: what 0.104 and 0.153 told and answered, in
-// which shape. Recordings in testdata/mock hold it to that (mock_test.go).
+// MOCK_CODEX_PAGE, MOCK_CODEX_TEXT_ONLY what lists hold. Here is also what 0.104 and
+// 0.153 told otherwise than the one that ships; mock_shape_test.go has all the fields.
+// Recordings in testdata/mock hold it to that (mock_test.go).
 
 import (
+	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -44,6 +45,7 @@ type testMock struct {
 	drop    map[string]int // method: how many requests to swallow; "refuse " or "mute " before it: to treat so
 	login   *mockLogin     // that waits for a person
 	threads map[*mockThread]*testThread
+	held    map[string]*os.File // the writer locks that this process has, by thread
 }
 
 // testThread is what only tests need of a thread. testMock.mu guards it.
@@ -52,6 +54,10 @@ type testThread struct {
 	ending  []string // ENDING: what is done when asked for a summary
 	running map[string]*mockToolServer
 	deaf    *mockTurn // IGNORE_INTERRUPT
+	closers []func()  // called as the thread is unloaded
+
+	settings  string // as the client knows them
+	byDefault bool   // nobody asked for the thread's sandbox
 }
 
 func (x *testMock) old() bool { return x.minor < 148 }  // 0.104
@@ -68,7 +74,7 @@ func (x *testMock) of(th *mockThread) *testThread {
 // runCodex is the tests' `codex args…`. It returns the exit code.
 func runCodex(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	x := &testMock{version: cmp.Or(os.Getenv("MOCK_CODEX_VERSION"), mockVersion), drop: map[string]int{},
-		threads: map[*mockThread]*testThread{}}
+		threads: map[*mockThread]*testThread{}, held: map[string]*os.File{}}
 	parts := strings.Split(x.version, ".")
 	if len(parts) == 3 {
 		x.minor, _ = strconv.Atoi(parts[1])
@@ -107,6 +113,7 @@ func (x *testMock) adapt(m *mockServer) func() {
 	m.out = x.out
 	m.version, m.early, m.patient = x.version, x.old(), !x.new() || m.mcp != nil
 	m.settle, m.steps, m.begin, m.told, m.answered = x.settle, x.steps, x.begin, x.told, x.answered
+	m.ending, m.unloaded = x.ending, x.unloaded
 	x.config = mockConfig{dir: os.Getenv("CODEX_HOME")}
 	if m.mcp == nil { // mcp-server doesn't apply them
 		x.config.overrides = m.overrides
@@ -119,16 +126,18 @@ func (x *testMock) adapt(m *mockServer) func() {
 	}
 	maps.Copy(m.directives, x.directives())
 	x.adaptRequests()
+	m.trace = x.keepRule
 	path := os.Getenv("MOCK_CODEX_LOG")
 	if path == "" {
-		return func() {}
+		return x.unlockAll
 	}
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		fmt.Fprintf(m.stderr, "Error: opening MOCK_CODEX_LOG: %v\n", err) // who looks into it sees that
-		return func() {}
+		return x.unlockAll
 	}
 	m.trace = func(dir string, rec []byte) {
+		x.keepRule(dir, rec)
 		if dir != "<" {
 			return
 		}
@@ -137,7 +146,83 @@ func (x *testMock) adapt(m *mockServer) func() {
 		}
 		_, _ = f.Write(append(slices.Clone(rec), '\n')) // a test reads it; what is lost fails the test
 	}
-	return func() { _ = f.Close() }
+	return func() {
+		x.unlockAll()
+		_ = f.Close()
+	}
+}
+
+// keepRule keeps a rule that a frame of the client's gives consent to.
+func (x *testMock) keepRule(dir string, rec []byte) {
+	if dir != "<" || !bytes.Contains(rec, []byte("execpolicy_amendment")) {
+		return
+	}
+	said := rawField(rec, "result", "decision")
+	rule := rawField(said, "acceptWithExecpolicyAmendment", "execpolicy_amendment")
+	if rule == nil {
+		rule = rawField(said, "approved_execpolicy_amendment", "proposed_execpolicy_amendment")
+	}
+	if rule == nil {
+		return
+	}
+	dir = filepath.Join(x.config.dir, "rules")
+	_ = os.MkdirAll(dir, 0o700) // who looks for the rule finds none
+	f, err := os.OpenFile(filepath.Join(dir, "default.rules"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err == nil {
+		_, _ = fmt.Fprintf(f, "prefix_rule(pattern=%s, decision=\"allow\")\n", rule)
+		_ = f.Close()
+	}
+}
+
+// lock takes the writer lock of a thread; false if another process has it.
+func (x *testMock) lock(id string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	f, err := openMaking(strings.TrimSuffix(x.m.home.path(id), "jsonl")+"lock", 0)
+	if err != nil {
+		return false
+	}
+	if lockFile(f, true, false) != nil {
+		_ = f.Close()
+		return false
+	}
+	x.held[id] = f
+	return true
+}
+
+func (x *testMock) unlock(id string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if f := x.held[id]; f != nil {
+		_ = f.Close()
+		delete(x.held, id)
+	}
+}
+
+func (x *testMock) unlockAll() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, f := range x.held {
+		_ = f.Close()
+	}
+}
+
+// unloaded ends the servers of a thread and lets others write it; nil: of all, as the process ends.
+func (x *testMock) unloaded(th *mockThread) {
+	x.mu.Lock()
+	var closers []func()
+	for each, of := range x.threads {
+		if th == nil || each == th {
+			closers = append(closers, of.closers...)
+		}
+	}
+	x.mu.Unlock()
+	for _, end := range closers {
+		end()
+	}
+	if th != nil {
+		x.unlock(th.ID)
+	}
 }
 
 // directives are those that only tests need.
@@ -179,8 +264,6 @@ func (x *testMock) directives() map[string]mockDirective {
 		"PLAN":              (*mockTurn).plan,
 		"PROPOSE":           proposeDirective,
 		"CALL":              callDirective,
-		"TOOL":              callDirective,
-		"TOOLS":             callDirective,
 		"CALLMCP":           x.mcpToolDirective,
 		"PERMISSIONS":       permissionsDirective,
 		"ASK":               askDirective,
@@ -307,9 +390,10 @@ func (x *testMock) answered(msg *message, result any) any {
 	x.mu.Unlock()
 	fields, _ := result.(map[string]any)
 	switch msg.method {
-	case "thread/start", "thread/resume":
-		x.opened = fields["thread"].(map[string]any)["id"].(string)
+	case "thread/start", "thread/resume", "thread/fork":
+		x.dressOpened(msg, fields)
 	case "thread/read":
+		x.dressRead(fields)
 		if string(rawField(msg.params, "includeTurns")) == "true" && !x.old() {
 			x.m.notify("deprecationNotice", map[string]any{"summary": "Full-history hydration is deprecated for " +
 				"paginated threads; omit `includeTurns` or set it to `false`, then page with `thread/turns/list` and " +
@@ -320,6 +404,8 @@ func (x *testMock) answered(msg *message, result any) any {
 		th := x.m.threads[stringField(msg.params, "threadId")]
 		t := th.active
 		x.m.mu.Unlock()
+		x.dress(msg.method, fields)
+		x.settingsChanged(th, msg.params)
 		if !x.old() && t != nil {
 			x.warn(t)
 		}
@@ -349,14 +435,12 @@ func (x *testMock) warn(t *mockTurn) {
 		t.event("warning", map[string]any{"message": text})
 		return
 	}
-	x.m.tell(t.th, "warning", map[string]any{"threadId": t.th.ID, "message": text})
+	t.th.tell("warning", map[string]any{"threadId": t.th.ID, "message": text})
 }
 
 // told looks at what is told and asked before it leaves; false holds it back.
 func (x *testMock) told(method string, params map[string]any) bool {
-	if method == "thread/readState/changed" && !x.experimental {
-		return false
-	}
+	x.dress(method, params)
 	id, _ := params["threadId"].(string)
 	x.m.mu.Lock()
 	th := x.m.threads[id]
@@ -377,11 +461,11 @@ func (x *testMock) told(method string, params map[string]any) bool {
 	case x.m.mcp != nil && method == "mcpServer/elicitation/request":
 		x.m.event(id, t.id, "elicitation_request",
 			map[string]any{"server_name": params["serverName"], "message": params["message"]})
-	case x.m.mcp != nil:
-	case x.old():
+	case x.m.mcp != nil && !strings.HasSuffix(method, "/requestApproval"):
+		x.double(method, params)
+		return false
+	case x.m.mcp == nil && x.old():
 		return x.toldBy104(method, params, th, t, item)
-	case !x.new():
-		return method != "thread/settings/updated" && method != "thread/readState/changed"
 	}
 	return true
 }
@@ -392,13 +476,11 @@ func (x *testMock) toldBy104(method string, params map[string]any, th *mockThrea
 	m := x.m
 	turn, _ := params["turnId"].(string)
 	switch method {
-	case "thread/status/changed", "thread/settings/updated", "thread/readState/changed", "serverRequest/resolved",
-		"thread/closed":
+	case "thread/status/changed", "serverRequest/resolved", "thread/closed":
 		return false
 	case "item/commandExecution/requestApproval", "item/fileChange/requestApproval", "item/tool/call",
 		"item/tool/requestUserInput":
-		for _, k := range []string{"kind", "environmentId", "startedAtMs", "availableDecisions", "namespace",
-			"isBlocking", "autoResolutionMs"} {
+		for _, k := range []string{"namespace", "isBlocking", "autoResolutionMs"} {
 			delete(params, k)
 		}
 		if method == "item/tool/call" {
@@ -409,7 +491,7 @@ func (x *testMock) toldBy104(method string, params map[string]any, th *mockThrea
 		return true
 	case "turn/started":
 		if t != nil && t.mute { // a compaction
-			m.double(method, params)
+			x.double(method, params)
 			return false
 		}
 		if view := params["turn"].(map[string]any); t != nil && view["id"] != t.id { // a turn that nobody runs
@@ -421,7 +503,7 @@ func (x *testMock) toldBy104(method string, params map[string]any, th *mockThrea
 		if view["status"] == "interrupted" {
 			m.killShells(th)
 		}
-		m.double(method, params)
+		x.double(method, params)
 		view["items"] = []any{}
 		m.send(method, x.stripped(toJSON(params)).(map[string]any))
 		return false
@@ -436,7 +518,7 @@ func (x *testMock) toldBy104(method string, params map[string]any, th *mockThrea
 			return false
 		}
 	}
-	m.double(method, params)
+	x.double(method, params)
 	shown := x.stripped(toJSON(params)).(map[string]any)
 	m.send(method, shown)
 	switch {
@@ -451,87 +533,4 @@ func (x *testMock) toldBy104(method string, params map[string]any, th *mockThrea
 			"can cause the model to be less accurate."})
 	}
 	return false
-}
-
-// stripped takes out of a message what 0.104 didn't have.
-func (x *testMock) stripped(raw json.RawMessage) any {
-	v := map[string]any{}
-	_ = json.Unmarshal(raw, &v) // our own
-	if thread, _ := v["thread"].(map[string]any); thread != nil && v["sandbox"] != nil {
-		keepOnly(v, "thread", "model", "modelProvider", "cwd", "approvalPolicy", "sandbox", "reasoningEffort")
-	}
-	for _, k := range []string{"readState", "codexHome", "platformFamily", "platformOs", "startedAtMs", "completedAtMs",
-		"contentTokenCount"} {
-		delete(v, k)
-	}
-	x.strip(v)
-	return v
-}
-
-func keepOnly(v map[string]any, keys ...string) {
-	maps.DeleteFunc(v, func(k string, _ any) bool { return !slices.Contains(keys, k) })
-}
-
-// strip goes through threads, turns, items and what they hold.
-func (x *testMock) strip(v map[string]any) {
-	_, isItem := v["startedAtMs"]
-	switch {
-	case v["cliVersion"] != nil:
-		keepOnly(v, "id", "preview", "modelProvider", "createdAt", "updatedAt", "path", "cwd", "cliVersion", "source",
-			"gitInfo", "turns")
-		if turns, _ := v["turns"].([]any); len(turns) > 0 {
-			n := 0
-			for _, turn := range turns {
-				x.stripKept(turn.(map[string]any), &n)
-			}
-		}
-	case v["itemsView"] != nil:
-		keepOnly(v, "id", "items", "status", "error")
-	case isItem && v["type"] != nil:
-		for _, k := range []string{"phase", "memoryCitation", "delivery", "questions", "moderation", "clientId",
-			"pluginId", "scriptPath", "startedAtMs", "completedAtMs",
-			"appContext", "mcpAppUi", "readOnlyHint", "results", "source"} {
-			delete(v, k)
-		}
-	case v["totalTokens"] != nil:
-		delete(v, "cacheWriteInputTokens")
-	case v["codexErrorInfo"] != nil:
-		delete(v, "misalignment")
-	}
-	for k, val := range v {
-		if k == "arguments" { // a tool's own
-			continue
-		}
-		if sub, ok := val.(map[string]any); ok {
-			x.strip(sub)
-		}
-		list, _ := val.([]any)
-		for _, e := range list {
-			if sub, ok := e.(map[string]any); ok {
-				if k == "content" && sub["type"] != "text" && sub["detail"] == nil {
-					delete(sub, "detail")
-				}
-				x.strip(sub)
-			}
-		}
-	}
-}
-
-// stripKept: 0.104 keeps of a turn what was said in it, under ids of its own, and
-// doesn't know that one failed, was cut off by the end of its process or still runs.
-func (x *testMock) stripKept(turn map[string]any, n *int) {
-	items := []any{}
-	for _, it := range turn["items"].([]any) {
-		item := it.(map[string]any)
-		switch item["type"] {
-		case "userMessage", "agentMessage", "reasoning", "enteredReviewMode", "exitedReviewMode", "contextCompaction":
-			*n++
-			item["id"] = fmt.Sprintf("item-%d", *n)
-			items = append(items, item)
-		}
-	}
-	turn["items"], turn["error"] = items, nil
-	if turn["status"] != "interrupted" || turn["completedAt"] == nil {
-		turn["status"] = "completed"
-	}
 }

@@ -11,14 +11,13 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 )
 
 // mockMCP is what only mcp-server has. mockServer.mu guards it.
 type mockMCP struct {
+	m      *mockServer
 	queues map[string]*mockQueue // by thread
 	eof    bool                  // stdin has ended: the process ends when no call is open any more
 }
@@ -36,27 +35,27 @@ type mockEvent struct {
 	fields     map[string]any
 }
 
-// mockMCPRequests are the requests and notifications that mcp-server takes.
-func mockMCPRequests() map[string]mockRequest {
+// requests are the requests and notifications that mcp-server takes.
+func (c *mockMCP) requests() map[string]mockRequest {
 	return map[string]mockRequest{
-		"initialize": (*mockServer).mcpInitialize,
-		"tools/list": func(m *mockServer, msg *message) {
-			m.reply(msg, map[string]any{"tools": m.mcpTools()})
+		"initialize": func(_ *mockServer, msg *message) { c.initialize(msg) },
+		"tools/list": func(_ *mockServer, msg *message) { c.m.reply(msg, map[string]any{"tools": mockMCPTools()}) },
+		"tools/call": func(_ *mockServer, msg *message) { c.call(msg) },
+		"notifications/cancelled": func(_ *mockServer, msg *message) {
+			c.cancel(rawField(msg.params, "requestId"))
 		},
-		"tools/call":              (*mockServer).mcpCall,
-		"notifications/cancelled": func(m *mockServer, msg *message) { m.mcpCancel(rawField(msg.params, "requestId")) },
 	}
 }
 
 // openCalls is called at the end of stdin, and tells whether a call has no answer yet.
-func (m *mockServer) openCalls() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.mcp == nil {
+func (c *mockMCP) openCalls() bool {
+	if c == nil { // app-server
 		return false
 	}
-	m.mcp.eof = true
-	return m.mcp.open()
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	c.eof = true
+	return c.open()
 }
 
 func (c *mockMCP) open() bool {
@@ -68,14 +67,15 @@ func (c *mockMCP) open() bool {
 	return false
 }
 
-func (m *mockServer) mcpInitialize(msg *message) {
-	m.reply(msg, map[string]any{"protocolVersion": rawField(msg.params, "protocolVersion"),
+func (c *mockMCP) initialize(msg *message) {
+	version := c.m.version
+	c.m.reply(msg, map[string]any{"protocolVersion": rawField(msg.params, "protocolVersion"),
 		"capabilities": map[string]any{"tools": map[string]any{"listChanged": true}},
-		"serverInfo": map[string]any{"name": "codex-mcp-server", "title": "Codex", "version": m.version,
-			"user_agent": "codex_cli_rs/" + m.version + " (Mock 1.0; x86_64) dumb (mock; 0)"}})
+		"serverInfo": map[string]any{"name": "codex-mcp-server", "title": "Codex", "version": version,
+			"user_agent": "codex_cli_rs/" + version + " (Mock 1.0; x86_64) dumb (mock; 0)"}})
 }
 
-func (m *mockServer) mcpTools() []any {
+func mockMCPTools() []any {
 	text := map[string]any{"type": "string"}
 	enum := func(words ...string) any { return map[string]any{"type": "string", "enum": words} }
 	start := map[string]any{"type": "object", "required": []string{"prompt"}, "additionalProperties": false,
@@ -97,8 +97,8 @@ func (m *mockServer) mcpTools() []any {
 	}
 }
 
-// mcpAnswer answers a tools/call. Without a thread the result has no structuredContent.
-func (m *mockServer) mcpAnswer(id json.RawMessage, thread, text string, isError bool) {
+// answer answers a tools/call. Without a thread the result has no structuredContent.
+func (c *mockMCP) answer(id json.RawMessage, thread, text string, isError bool) {
 	r := map[string]any{"content": []any{map[string]any{"type": "text", "text": text}}}
 	if thread != "" {
 		r["structuredContent"] = map[string]any{"threadId": thread, "content": text}
@@ -106,26 +106,27 @@ func (m *mockServer) mcpAnswer(id json.RawMessage, thread, text string, isError 
 	if isError {
 		r["isError"] = true
 	}
-	m.peer.reply(id, r)
+	c.m.peer.reply(id, r)
 }
 
-func (m *mockServer) mcpCall(msg *message) {
+func (c *mockMCP) call(msg *message) {
 	args := rawField(msg.params, "arguments")
 	if stringField(msg.params, "name") == "codex" {
-		m.mcpStart(msg.id, args)
+		c.start(msg.id, args)
 		return
 	}
 	id := cmp.Or(stringField(args, "threadId"), stringField(args, "conversationId"))
-	th := m.thread(id)
+	th := c.m.thread(id)
 	if th == nil {
-		m.mcpAnswer(msg.id, id, "Session not found for thread_id: "+id, true)
+		c.answer(msg.id, id, "Session not found for thread_id: "+id, true)
 		return
 	}
-	m.mcpTurn(msg.id, th, stringField(args, "prompt"))
+	c.turn(msg.id, th, stringField(args, "prompt"))
 }
 
-// mcpStart is the codex tool: a thread and its first turn.
-func (m *mockServer) mcpStart(call, args json.RawMessage) {
+// start is the codex tool: a thread and its first turn.
+func (c *mockMCP) start(call, args json.RawMessage) {
+	m := c.m
 	params := map[string]json.RawMessage{}
 	for ours, theirs := range map[string]string{"cwd": "cwd", "model": "model", "approvalPolicy": "approval-policy",
 		"sandbox": "sandbox", "config": "config"} {
@@ -135,41 +136,41 @@ func (m *mockServer) mcpStart(call, args json.RawMessage) {
 	}
 	s, config, failure := m.settle(toJSON(params), nil)
 	if failure != "" {
-		m.mcpAnswer(call, "", "Failed to load Codex configuration from overrides: "+failure, true)
+		c.answer(call, "", "Failed to load Codex configuration from overrides: "+failure, true)
 		return
 	}
 	th := m.newThread(s, config, stringField(args, "base-instructions"), stringField(args, "developer-instructions"))
 	m.load(th)
 	m.mu.Lock()
-	m.mcp.queues[th.ID] = &mockQueue{readers: []json.RawMessage{slices.Clone(call)}}
+	c.queues[th.ID] = &mockQueue{readers: []json.RawMessage{slices.Clone(call)}}
 	m.mu.Unlock()
 	m.event(th.ID, "", "session_configured", map[string]any{"session_id": th.ID, "model": s.Model,
 		"model_provider_id": "mock", "approval_policy": s.approval(),
 		"sandbox_policy": map[string]any{"type": s.sandbox()}, "cwd": s.Cwd, "rollout_path": m.home.path(th.ID)})
 	m.event(th.ID, "", "mcp_startup_complete", map[string]any{"ready": []any{}, "failed": []any{},
 		"cancelled": []any{}})
-	m.mcpTurn(nil, th, stringField(args, "prompt"))
+	c.turn(nil, th, stringField(args, "prompt"))
 }
 
-// mcpTurn runs a turn, or steers the turn that runs. call, if not nil, becomes one more reader of the thread.
-func (m *mockServer) mcpTurn(call json.RawMessage, th *mockThread, prompt string) {
-	input := toJSON([]any{map[string]any{"type": "text", "text": prompt}})
+// turn runs a turn, or steers the turn that runs. call, if not nil, becomes one more reader of the thread.
+func (c *mockMCP) turn(call json.RawMessage, th *mockThread, prompt string) {
+	m, input := c.m, toJSON([]any{map[string]any{"type": "text", "text": prompt}})
 	m.mu.Lock()
-	q := m.mcp.queues[th.ID]
+	q := c.queues[th.ID]
 	if call != nil {
 		q.readers = append(q.readers, slices.Clone(call))
 	}
 	active := th.active
 	m.mu.Unlock()
 	if active == nil || !active.steer(input, func() {}) {
-		t := m.newTurn(th)
-		if _, begun := t.begin("", nil); !begun {
+		t := th.newTurn()
+		if !t.begin("", nil) {
 			return
 		}
 		go t.run(input) // ends with the turn or the process; turns counts it
 	}
 	m.mu.Lock()
-	m.pumpLocked(th.ID, q)
+	c.pumpLocked(th.ID, q)
 	m.mu.Unlock()
 }
 
@@ -193,39 +194,39 @@ func (m *mockServer) event(thread, turn, kind string, fields map[string]any) {
 		q.active = nil
 	}
 	q.events = append(q.events, mockEvent{turn, kind, fields})
-	m.pumpLocked(thread, q)
+	m.mcp.pumpLocked(thread, q)
 }
 
 // pumpLocked gives each event to any one of the calls that read the thread, and answers the call that read an end.
-func (m *mockServer) pumpLocked(thread string, q *mockQueue) {
+func (c *mockMCP) pumpLocked(thread string, q *mockQueue) {
 	for len(q.events) > 0 && len(q.readers) > 0 {
 		e := q.events[0]
 		q.events = q.events[1:]
 		i := rand.IntN(len(q.readers))
 		call := q.readers[i]
-		m.peer.notify("codex/event", map[string]any{"_meta": map[string]any{"requestId": call, "threadId": thread},
+		c.m.peer.notify("codex/event", map[string]any{"_meta": map[string]any{"requestId": call, "threadId": thread},
 			"id": e.turn, "msg": e.fields})
 		switch text, _ := e.fields["message"].(string); e.kind {
 		case "error":
-			m.mcpAnswer(call, thread, text, true)
+			c.answer(call, thread, text, true)
 		case "task_complete":
 			last, _ := e.fields["last_agent_message"].(string)
-			m.mcpAnswer(call, thread, last, false)
+			c.answer(call, thread, last, false)
 		default:
 			continue
 		}
 		q.readers = slices.Delete(q.readers, i, i+1)
 	}
-	if m.mcp.eof && !m.mcp.open() {
-		m.exit(0)
+	if c.eof && !c.open() {
+		c.m.exit(0)
 	}
 }
 
-// mcpCancel interrupts the turn of the thread that a call reads. The call stays a reader.
-func (m *mockServer) mcpCancel(call json.RawMessage) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, q := range m.mcp.queues {
+// cancel interrupts the turn of the thread that a call reads. The call stays a reader.
+func (c *mockMCP) cancel(call json.RawMessage) {
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	for _, q := range c.queues {
 		if q.active != nil && slices.ContainsFunc(q.readers,
 			func(r json.RawMessage) bool { return string(r) == string(call) }) {
 			q.active.interruptLocked(nil)
@@ -270,10 +271,8 @@ func (t *mockTurn) elicit(method string, params map[string]any) (json.RawMessage
 		if said == "denied" && t.m.early {
 			word = "decline"
 		}
-	case rawField(d, "approved_execpolicy_amendment", "proposed_execpolicy_amendment") != nil:
-		return toJSON(map[string]any{"decision": map[string]any{"acceptWithExecpolicyAmendment": map[string]any{
-			"execpolicy_amendment": rawField(d, "approved_execpolicy_amendment",
-				"proposed_execpolicy_amendment")}}}), goOn
+	case rawField(d, "approved_execpolicy_amendment") != nil:
+		word = "acceptForSession"
 	case rawField(d, "denied", "rejection") != nil && !t.m.early:
 		word, why = "decline", stringField(d, "denied", "rejection")
 	}
@@ -337,7 +336,6 @@ func (m *mockServer) double(method string, params map[string]any) {
 	case "item/reasoning/summaryTextDelta":
 		tell("reasoning_content_delta", map[string]any{"thread_id": thread, "turn_id": turn,
 			"item_id": params["itemId"], "delta": params["delta"], "summary_index": 0})
-		tell("agent_reasoning_delta", map[string]any{"delta": params["delta"]})
 	case "item/commandExecution/outputDelta":
 		chunk := base64.StdEncoding.EncodeToString([]byte(params["delta"].(string)))
 		tell("exec_command_output_delta", map[string]any{"call_id": params["itemId"], "stream": "stdout",
@@ -346,23 +344,13 @@ func (m *mockServer) double(method string, params map[string]any) {
 		tell("turn_diff", map[string]any{"unified_diff": params["diff"]})
 	case "thread/tokenUsage/updated":
 		total := params["tokenUsage"].(map[string]any)["total"].(map[string]any)
-		limits := mockNulls("primary secondary", map[string]any{"limit_id": "codex"})
-		tell("token_count", map[string]any{"rate_limits": limits,
+		tell("token_count", map[string]any{
 			"info": map[string]any{"model_context_window": 258400, "total_token_usage": map[string]any{
 				"input_tokens": total["inputTokens"], "total_tokens": total["totalTokens"]}}})
-	case "error":
-		e := params["error"].(map[string]any)
-		if params["willRetry"] == true {
-			info := map[string]any{"response_stream_disconnected": map[string]any{"http_status_code": nil}}
-			tell("stream_error", map[string]any{"message": e["message"], "codex_error_info": info,
-				"additional_details": e["additionalDetails"]})
-			return
-		}
-		tell("error", map[string]any{"message": e["message"], "codex_error_info": mockSnake(e["codexErrorInfo"])})
 	case "item/commandExecution/requestApproval":
 		tell("exec_approval_request", map[string]any{"call_id": params["itemId"], "turn_id": turn,
-			"command": mockArgv(params), "cwd": params["cwd"],
-			"reason": params["reason"], "proposed_execpolicy_amendment": params["proposedExecpolicyAmendment"]})
+			"command": mockArgv(params), "cwd": params["cwd"], "reason": params["reason"],
+			"proposed_execpolicy_amendment": params["proposedExecpolicyAmendment"]})
 	case "item/fileChange/requestApproval":
 		m.mu.Lock()
 		t := m.threads[thread].active
@@ -372,26 +360,13 @@ func (m *mockServer) double(method string, params map[string]any) {
 	}
 }
 
-// mockSnake is the word of an error's kind as the first protocol writes it.
-func mockSnake(info any) any {
-	word, ok := info.(string)
-	if !ok {
-		return "other"
-	}
-	var snake strings.Builder
-	for _, r := range word {
-		if r >= 'A' && r <= 'Z' {
-			snake.WriteByte('_')
-			r += 'a' - 'A'
-		}
-		snake.WriteRune(r)
-	}
-	return snake.String()
-}
-
 // doubleItem tells an item's start or end by events. Other kinds of items had none.
 func (m *mockServer) doubleItem(thread, turn string, it map[string]any, completed bool) {
 	tell := func(kind string, fields map[string]any) { m.event(thread, turn, kind, fields) }
+	kind, end := "item_started", "begin"
+	if completed {
+		kind, end = "item_completed", "end"
+	}
 	item := map[string]any{"id": it["id"]}
 	switch it["type"] {
 	case "userMessage":
@@ -403,51 +378,26 @@ func (m *mockServer) doubleItem(thread, turn string, it map[string]any, complete
 		}
 	case "reasoning":
 		item["type"], item["summary_text"], item["raw_content"] = "Reasoning", it["summary"], []any{}
-	case "contextCompaction":
-		item["type"] = "ContextCompaction"
-	case "webSearch":
-		item["type"], item["query"], item["action"] = "WebSearch", it["query"], it["action"]
 	case "commandExecution":
 		if it["status"] == "declined" || it["processId"] == nil { // it never ran
 			return
 		}
-		e := map[string]any{"call_id": it["id"], "process_id": it["processId"], "turn_id": turn,
-			"command": mockArgv(it), "cwd": it["cwd"], "source": "unified_exec_startup",
+		e := map[string]any{"call_id": it["id"], "turn_id": turn, "command": mockArgv(it), "cwd": it["cwd"],
 			"parsed_cmd": []any{map[string]any{"type": "unknown", "cmd": mockArgv(it)[2]}}}
-		if !completed {
-			tell("exec_command_begin", e)
-			return
+		if completed {
+			e["status"], e["aggregated_output"], e["exit_code"] = it["status"], it["aggregatedOutput"], it["exitCode"]
 		}
-		maps.Copy(e, map[string]any{"stdout": it["aggregatedOutput"], "stderr": "", "status": it["status"],
-			"aggregated_output": it["aggregatedOutput"], "formatted_output": it["aggregatedOutput"],
-			"exit_code": it["exitCode"], "duration": map[string]any{"secs": 0, "nanos": 1}})
-		tell("exec_command_end", e)
+		tell("exec_command_"+end, e)
 		return
 	case "fileChange":
-		if !completed {
-			tell("patch_apply_begin", map[string]any{"call_id": it["id"], "turn_id": turn, "auto_approved": true,
-				"changes": mockChanges(it)})
-			return
+		e := map[string]any{"call_id": it["id"], "turn_id": turn, "changes": mockChanges(it)}
+		if completed {
+			e["status"], e["success"] = it["status"], it["status"] == "completed"
 		}
-		tell("patch_apply_end", map[string]any{"call_id": it["id"], "turn_id": turn, "stdout": "", "stderr": "",
-			"success": it["status"] == "completed", "changes": mockChanges(it), "status": it["status"]})
+		tell("patch_apply_"+end, e)
 		return
 	default:
 		return
 	}
-	fields := map[string]any{"thread_id": thread, "turn_id": turn, "item": item}
-	if !completed {
-		tell("item_started", fields)
-		return
-	}
-	tell("item_completed", fields)
-	switch it["type"] {
-	case "userMessage":
-		tell("user_message", map[string]any{"message": mockText(toJSON(it["content"])), "images": []any{},
-			"local_images": []any{}, "text_elements": []any{}})
-	case "agentMessage":
-		tell("agent_message", map[string]any{"message": it["text"]})
-	case "reasoning":
-		tell("agent_reasoning", map[string]any{"text": it["summary"].([]string)[0]})
-	}
+	tell(kind, map[string]any{"thread_id": thread, "turn_id": turn, "item": item})
 }

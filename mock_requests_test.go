@@ -52,14 +52,13 @@ func (x *testMock) adaptRequests() {
 		}
 		around("initialize", x.initialize)
 		around("thread/start", x.threadStart)
-		around("thread/resume", func(inner mockRequest, msg *message) {
-			if x.checkWords(msg) {
-				x.open(inner, msg)
-			}
-		})
+		around("thread/resume", x.threadResume)
 		around("thread/settings/update", func(inner mockRequest, msg *message) {
 			if x.checkWords(msg) {
 				inner(m, msg)
+				if th, _ := x.running(msg); th != nil {
+					x.settingsChanged(th, msg.params)
+				}
 			}
 		})
 		around("thread/read", x.threadRead)
@@ -141,6 +140,24 @@ func (x *testMock) threadStart(inner mockRequest, msg *message) {
 		}
 	}
 	x.open(inner, msg)
+}
+
+// threadResume: 0.104 lets a second process write a thread, and the history suffers.
+func (x *testMock) threadResume(inner mockRequest, msg *message) {
+	if !x.checkWords(msg) {
+		return
+	}
+	id := stringField(msg.params, "threadId")
+	_, err := os.Stat(x.m.home.path(id))
+	locks := err == nil && x.m.thread(id) == nil
+	if locks && !x.lock(id) && !x.old() {
+		x.m.refuse(msg, "thread "+id+" already has an active writer")
+		return
+	}
+	x.open(inner, msg)
+	if locks && x.m.thread(id) == nil { // refused
+		x.unlock(id)
+	}
 }
 
 // open opens a thread and tells how its servers start.
@@ -251,7 +268,7 @@ func (x *testMock) adaptMCP(around func(string, func(mockRequest, *message))) {
 	if x.old() {
 		words = append(words, "on-failure")
 	}
-	tools := m.mcpTools()
+	tools := mockMCPTools()
 	start := tools[0].(map[string]any)["inputSchema"].(map[string]any)
 	props := start["properties"].(map[string]any)
 	props["approval-policy"] = map[string]any{"type": "string", "enum": words}
@@ -277,7 +294,7 @@ func (x *testMock) adaptMCP(around func(string, func(mockRequest, *message))) {
 			bad = strings.TrimPrefix(mockVariant(w, words...), "Invalid request: ")
 		}
 		if stringField(msg.params, "name") == "codex" && bad != "" {
-			m.mcpAnswer(msg.id, "", "Failed to parse configuration for Codex tool: "+bad, true)
+			m.mcp.answer(msg.id, "", "Failed to parse configuration for Codex tool: "+bad, true)
 			return
 		}
 		inner(m, msg)
@@ -297,6 +314,9 @@ func (x *testMock) models() []string {
 func (x *testMock) listed(models []any) {
 	for i, name := range x.models() {
 		model := models[i].(map[string]any)
+		maps.Copy(model, map[string]any{"supportsPersonality": false, "multiAgentVersion": "v2",
+			"additionalSpeedTiers": []any{}, "serviceTiers": []any{}})
+		addNulls(model, "upgrade upgradeInfo availabilityNux modelSpecialty defaultServiceTier availableAccessPrograms")
 		model["id"], model["model"], model["displayName"] = name, name, name
 		if name == os.Getenv("MOCK_CODEX_TEXT_ONLY") {
 			model["inputModalities"] = []string{"text"}
@@ -619,7 +639,13 @@ func (x *testMock) checkWords(msg *message) bool {
 func (x *testMock) sandbox(kind string, cfg map[string]any) json.RawMessage {
 	table, _ := cfg["sandbox_workspace_write"].(map[string]any)
 	p := map[string]any{}
-	_ = json.Unmarshal(mockSandbox(kind, nil, table), &p) // our own
+	_ = json.Unmarshal(mockSandbox(kind, nil), &p) // our own
+	if kind == "workspaceWrite" {
+		p["writableRoots"] = cmp.Or[any](table["writable_roots"], []any{})
+		p["networkAccess"] = table["network_access"] == true
+		p["excludeTmpdirEnvVar"] = table["exclude_tmpdir_env_var"] == true
+		p["excludeSlashTmp"] = table["exclude_slash_tmp"] == true
+	}
 	if access := map[string]any{"type": "fullAccess"}; x.old() && kind == "readOnly" {
 		delete(p, "networkAccess")
 		p["access"] = access

@@ -17,7 +17,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -28,26 +27,9 @@ type mockRun struct {
 	in     io.WriteCloser
 	lines  chan json.RawMessage
 	code   chan int
-	stderr *lockedBuffer
+	stderr *peerLog
 	nextID int
 	doing  func() string // for the failure
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // startMock runs a mock of the version; home "" makes a new one.
@@ -62,7 +44,7 @@ func startMock(t *testing.T, version, home string) *mockRun {
 	outR, outW := io.Pipe()
 	ended := make(chan struct{})
 	r := &mockRun{t: t, in: inW, lines: make(chan json.RawMessage, 1<<16), code: make(chan int, 1),
-		stderr: &lockedBuffer{}}
+		stderr: &peerLog{}}
 	go func() {
 		defer close(ended)
 		r.code <- runCodex(context.Background(), []string{"-c", "check=false", "app-server"}, inR, outW, r.stderr)
@@ -303,14 +285,10 @@ func replayRecording(t *testing.T, file string) {
 	old := version == "0.104.0"
 	home, cwd := t.TempDir(), t.TempDir()
 	config := "model = \"fake-model\"\nmodel_provider = \"fake\"\n[model_providers.fake]\nname = \"fake\"\n"
-	if err := os.WriteFile(filepath.Join(home, "config.toml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, os.WriteFile(filepath.Join(home, "config.toml"), []byte(config), 0o600))
 	r := startMock(t, version, home)
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	type step struct {
 		sent json.RawMessage
 		want []json.RawMessage
@@ -323,12 +301,8 @@ func replayRecording(t *testing.T, file string) {
 			steps[len(steps)-1].want = append(steps[len(steps)-1].want, msg)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(cwd, "server"), []byte(recordedServer), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(cwd, "pic.png"), []byte("a picture"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, os.WriteFile(filepath.Join(cwd, "server"), []byte(recordedServer), 0o700))
+	wantNil(t, os.WriteFile(filepath.Join(cwd, "pic.png"), []byte("a picture"), 0o600))
 	ids := map[string]string{"$CWD": filepath.ToSlash(cwd)}
 	learn := func(recorded, mine json.RawMessage) {
 		for _, path := range [][]string{{"result", "thread", "id"}, {"result", "turn", "id"}, {"result", "loginId"}} {
@@ -483,14 +457,10 @@ func TestMockKeepsThreads(t *testing.T) {
 // says otherwise: a program that lets it would change the user's config.toml unseen.
 func TestMockTrustsLikeTheRealOne(t *testing.T) {
 	repo, home := t.TempDir(), t.TempDir()
-	if err := os.Mkdir(filepath.Join(repo, ".git"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, os.Mkdir(filepath.Join(repo, ".git"), 0o755))
 	path := filepath.Join(home, "config.toml")
 	const mine = "model = \"m\"\n"
-	if err := os.WriteFile(path, []byte(mine), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, os.WriteFile(path, []byte(mine), 0o600))
 	r := startMock(t, "0.169.0", home)
 	r.initialize()
 	p := mockPrompt(r.thread(map[string]any{"cwd": repo, "sandbox": "read-only"}), "SAY x")
@@ -524,7 +494,7 @@ func TestMockCommandLine(t *testing.T) {
 			if k, v, ok := strings.Cut(c.env, "="); ok {
 				t.Setenv(k, v)
 			}
-			var out lockedBuffer
+			var out peerLog
 			code := runCodex(t.Context(), strings.Fields(c.args), strings.NewReader(""), &out, &out)
 			if code != c.code || !strings.Contains(out.String(), c.out) {
 				t.Errorf("code %d, said %q", code, out.String())

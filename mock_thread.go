@@ -2,9 +2,8 @@ package main
 
 // mock_thread.go owns the mock Codex's threads: opening, resuming, reading and unloading them, their settings, the
 // shape in which clients see them, and what is kept of them under $CODEX_HOME: histories in sessions/mock, one line of
-// JSON for every change, and the lock that keeps a second process off a thread. mock.go calls its requests on the
-// reading goroutine, where they must never wait; mock_turn.go runs the turns. It never reads or writes anything of the
-// user's own Codex, config.toml least of all.
+// JSON for every change. mock.go calls its requests on the reading goroutine, where they must never wait; mock_turn.go
+// runs the turns. It never reads or writes anything of the user's own Codex, config.toml and rules least of all.
 
 import (
 	"bytes"
@@ -19,7 +18,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -58,17 +56,16 @@ type mockThreadState struct {
 // mockThread is a loaded thread. mockServer.mu guards it.
 type mockThread struct {
 	mockThreadState
-	config    map[string]any // that held as the thread was opened; not kept in the history
-	turns     []*mockTurnRecord
-	active    *mockTurn
-	status    any
-	used      bool            // the thread had a turn, so its history exists
-	deaf      bool            // the client has unsubscribed, and hears only of the thread's status
-	byDefault bool            // nobody asked for the thread's sandbox
-	totalIn   int             // input tokens
-	total     int             // all tokens
-	allowed   map[string]bool // commands accepted for the session
-	closers   []func()        // called as the thread is unloaded
+	m       *mockServer
+	config  map[string]any // that held as the thread was opened; not kept in the history
+	turns   []*mockTurnRecord
+	active  *mockTurn
+	status  any
+	used    bool            // the thread had a turn, so its history exists
+	deaf    bool            // the client has unsubscribed, and hears only of the thread's status
+	totalIn int             // input tokens
+	total   int             // all tokens
+	allowed map[string]bool // commands accepted for the session
 }
 
 // newMockID is a version 7 UUID.
@@ -113,74 +110,32 @@ func (m *mockServer) thread(id string) *mockThread {
 	return m.threads[id]
 }
 
-// threadView is the Thread object. Without turns its list of turns is empty.
-func (m *mockServer) threadView(th *mockThread, turns []any, loadedNow bool) map[string]any {
-	s := th.Settings
-	var path any
-	if !th.Ephemeral {
-		path = m.home.path(th.ID)
-	}
+// view is the Thread object, of what clients of ours look at. Without turns its list of turns is empty.
+func (th *mockThread) view(turns []any) map[string]any {
 	if turns == nil {
 		turns = []any{}
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	updated := th.Created
-	if n := len(th.turns); n > 0 {
-		updated = th.turns[n-1].Started
-	}
-	status, direct, environments := any(map[string]any{"type": "notLoaded"}), any(nil), any(nil)
-	if loadedNow {
-		status, direct = th.status, th.Parent == ""
-		environments = []any{map[string]any{"environmentId": "local", "cwd": s.Cwd,
-			"runtimeWorkspaceRoots": []any{s.Cwd}}}
-	}
-	return mockNulls("gitInfo extra forkedFromId section sectionEnteredAt projectId threadSource agentNickname "+
-		"agentRole attachedToThreadId daybreakEnabled", map[string]any{"id": th.ID, "preview": th.Preview,
-		"name": mockNull(th.Name), "modelProvider": th.provider(), "model": s.Model,
-		"reasoningEffort": mockNull(s.Effort), "cwd": s.Cwd,
-		"createdAt": th.Created, "updatedAt": updated, "recencyAt": updated, "cliVersion": m.version, "path": path,
-		"sessionId": th.ID, "parentThreadId": mockNull(th.Parent), "ephemeral": th.Ephemeral, "source": "vscode",
-		"status": status, "canAcceptDirectInput": direct, "environments": environments, "historyMode": "paginated",
-		"turns": turns, "originator": m.client.name})
-}
-
-func (th *mockThread) provider() string {
-	return cmp.Or(mockString(th.config, "model_provider"), "openai")
+	th.m.mu.Lock()
+	defer th.m.mu.Unlock()
+	return map[string]any{"id": th.ID, "preview": th.Preview, "name": mockNull(th.Name),
+		"status": cmp.Or[any](th.status, map[string]any{"type": "notLoaded"}), "turns": turns}
 }
 
 // opened is the result of thread/start and resume.
-func (m *mockServer) opened(th *mockThread, turns []any) map[string]any {
+func (th *mockThread) opened(turns []any) map[string]any {
 	s := th.Settings
-	var profile any
-	switch {
-	case !th.byDefault:
-	case s.sandbox() == "readOnly":
-		profile = map[string]any{"id": ":read-only", "extends": nil}
-	case s.sandbox() == "workspaceWrite":
-		profile = map[string]any{"id": ":workspace", "extends": nil}
-	}
-	out := map[string]any{"thread": m.threadView(th, turns, true), "model": s.Model, "modelProvider": th.provider(),
-		"cwd": s.Cwd, "approvalPolicy": s.Approval, "sandbox": s.Sandbox, "reasoningEffort": mockNull(s.Effort),
-		"serviceTier": nil, "runtimeWorkspaceRoots": []any{s.Cwd}, "instructionSources": []any{},
-		"approvalsReviewer": "user", "activePermissionProfile": profile, "multiAgentMode": "explicitRequestOnly",
-		"disabledPluginIds": []any{}}
+	out := map[string]any{"thread": th.view(turns), "model": s.Model, "reasoningEffort": mockNull(s.Effort)}
 	if s.Collaboration != "" {
-		out["collaborationMode"] = s.collaborationMode()
+		out["collaborationMode"] = map[string]any{"mode": s.Collaboration}
 	}
 	return out
 }
 
-func (s mockSettings) collaborationMode() any {
-	return map[string]any{"mode": cmp.Or(s.Collaboration, "default"), "settings": map[string]any{"model": s.Model,
-		"reasoning_effort": mockNull(s.Effort), "developer_instructions": nil}}
-}
-
-// settled is the settle of the mock that ships: of configuration it knows only what the request itself has.
-func (m *mockServer) settled(params json.RawMessage, kept *mockSettings) (mockSettings, map[string]any, string) {
+// settleThread is the settle of the mock that ships: of configuration it knows only what the request itself has.
+func settleThread(params json.RawMessage, kept *mockSettings) (mockSettings, map[string]any, string) {
 	config := map[string]any{}
 	_ = json.Unmarshal(rawField(params, "config"), &config) // absent or null: nothing
-	s := mockSettings{Approval: toJSON("on-request"), Sandbox: mockSandbox("readOnly", nil, nil)}
+	s := mockSettings{Approval: toJSON("on-request"), Sandbox: mockSandbox("readOnly", nil)}
 	if kept != nil {
 		s = *kept
 	}
@@ -197,7 +152,7 @@ func (m *mockServer) settled(params json.RawMessage, kept *mockSettings) (mockSe
 		if kind == "" {
 			return s, nil, mockVariant(word, "read-only", "workspace-write", "danger-full-access")
 		}
-		s.Sandbox = mockSandbox(kind, nil, nil)
+		s.Sandbox = mockSandbox(kind, nil)
 	}
 	return s, config, ""
 }
@@ -207,18 +162,13 @@ func mockSandboxKind(word string) string {
 		"danger-full-access": "dangerFullAccess"}[word]
 }
 
-// mockSandbox is a sandbox policy with everything that given leaves out; of workspaceWrite the configuration's table
-// says the rest.
-func mockSandbox(kind string, given json.RawMessage, table map[string]any) json.RawMessage {
+// mockSandbox is a sandbox policy with everything that given leaves out.
+func mockSandbox(kind string, given json.RawMessage) json.RawMessage {
 	p := map[string]any{}
 	switch kind {
 	case "workspaceWrite":
-		p = map[string]any{
-			"writableRoots":       cmp.Or[any](table["writable_roots"], []any{}),
-			"networkAccess":       table["network_access"] == true,
-			"excludeTmpdirEnvVar": table["exclude_tmpdir_env_var"] == true,
-			"excludeSlashTmp":     table["exclude_slash_tmp"] == true,
-		}
+		p = map[string]any{"writableRoots": []any{}, "networkAccess": false, "excludeTmpdirEnvVar": false,
+			"excludeSlashTmp": false}
 	case "readOnly":
 		p["networkAccess"] = false
 	}
@@ -234,7 +184,7 @@ func mockSandbox(kind string, given json.RawMessage, table map[string]any) json.
 
 // newThread makes a thread for thread/start and the codex tool.
 func (m *mockServer) newThread(s mockSettings, config map[string]any, base, developer string) *mockThread {
-	return &mockThread{config: config, mockThreadState: mockThreadState{
+	return &mockThread{m: m, config: config, mockThreadState: mockThreadState{
 		ID: newMockID(), Created: time.Now().Unix(), Settings: s,
 		Base:      cmp.Or(base, mockString(config, "instructions")),
 		Developer: cmp.Or(developer, mockString(config, "developer_instructions")),
@@ -250,7 +200,6 @@ func (m *mockServer) threadStart(msg *message) {
 	th := m.newThread(s, config, stringField(msg.params, "baseInstructions"),
 		stringField(msg.params, "developerInstructions"))
 	th.Ephemeral = string(rawField(msg.params, "ephemeral")) == "true"
-	th.byDefault = isNull(rawField(msg.params, "sandbox")) && mockString(config, "sandbox_mode") == ""
 	_ = json.Unmarshal(rawField(msg.params, "dynamicTools"), &th.Tools) // absent or null: none
 	m.loadNew(msg, th)
 }
@@ -258,11 +207,8 @@ func (m *mockServer) threadStart(msg *message) {
 // loadNew loads a thread that the request msg has made, and answers the request.
 func (m *mockServer) loadNew(msg *message, th *mockThread) {
 	m.load(th)
-	if !th.Ephemeral { // nothing of an ephemeral thread is on disk
-		m.home.lock(th.ID)
-	}
-	m.reply(msg, m.opened(th, nil))
-	m.notify("thread/started", map[string]any{"thread": m.threadView(th, nil, true)})
+	m.reply(msg, th.opened(nil))
+	m.notify("thread/started", map[string]any{"thread": th.view(nil)})
 }
 
 // threadFork begins a thread with what another one holds, loaded or not; that one goes on as it is.
@@ -288,15 +234,15 @@ func (m *mockServer) threadFork(msg *message) {
 	m.mu.Unlock()
 	th.ID, th.Settings, th.Ephemeral, th.used = id, s, ephemeral, true
 	state := th.mockThreadState
-	m.keep(th, mockRecord{Thread: &state})
+	th.keep(mockRecord{Thread: &state})
 	for _, t := range th.turns {
-		m.keep(th, mockRecord{Turn: t})
+		th.keep(mockRecord{Turn: t})
 	}
 	m.loadNew(msg, th)
 }
 
 func (m *mockServer) load(th *mockThread) {
-	th.status = map[string]any{"type": "idle"}
+	th.m, th.status = m, map[string]any{"type": "idle"}
 	th.allowed = map[string]bool{}
 	m.mu.Lock()
 	m.threads[th.ID] = th
@@ -319,6 +265,8 @@ func (m *mockServer) find(msg *message, missing string) (th *mockThread, loaded 
 		m.refuse(msg, missing+id)
 	case err != nil:
 		m.peer.replyError(msg.id, &rpcError{Code: codeInternal, Message: "failed to read thread: " + err.Error()})
+	default:
+		th.m = m
 	}
 	return th, false
 }
@@ -333,7 +281,7 @@ func (m *mockServer) threadResume(msg *message) {
 		m.mu.Lock()
 		th.deaf = false
 		m.mu.Unlock()
-		m.reply(msg, m.opened(th, m.turnViews(th, hydrate)))
+		m.reply(msg, th.opened(th.turnViews(hydrate)))
 		return
 	}
 	s, config, failure := m.settle(msg.params, &th.Settings)
@@ -341,19 +289,15 @@ func (m *mockServer) threadResume(msg *message) {
 		m.refuse(msg, failure)
 		return
 	}
-	if !m.home.lock(th.ID) && !m.early { // 0.104 lets both write, and the history suffers
-		m.refuse(msg, "thread "+th.ID+" already has an active writer")
-		return
-	}
 	th.Settings, th.config = s, config
 	m.load(th)
-	m.setStatus(th, th.status)
-	m.reply(msg, m.opened(th, m.turnViews(th, hydrate)))
+	th.setStatus(th.status)
+	m.reply(msg, th.opened(th.turnViews(hydrate)))
 }
 
 // threadRead is a thread with its history, loaded or not.
 func (m *mockServer) threadRead(msg *message) {
-	th, loaded := m.find(msg, "thread not loaded: ")
+	th, _ := m.find(msg, "thread not loaded: ")
 	if th == nil {
 		return
 	}
@@ -362,32 +306,19 @@ func (m *mockServer) threadRead(msg *message) {
 		m.peer.replyError(msg.id, &rpcError{Code: codeNoMethod, Message: "list_turns is not supported yet"})
 		return
 	}
-	view := m.threadView(th, m.turnViews(th, turns), loaded)
-	m.reply(msg, map[string]any{"thread": view, "readState": m.readState(th)})
-}
-
-// readState is the mark of what a person hasn't read yet.
-func (m *mockServer) readState(th *mockThread) map[string]any {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var first any
-	if len(th.turns) > 0 {
-		first = map[string]any{"type": "turn", "turnId": th.turns[0].ID}
-	}
-	return map[string]any{"firstUnread": first, "revision": newMockID()}
+	m.reply(msg, map[string]any{"thread": th.view(th.turnViews(turns))})
 }
 
 // turnViews are a thread's turns as thread/read shows them, nil if not asked.
-func (m *mockServer) turnViews(th *mockThread, asked bool) []any {
+func (th *mockThread) turnViews(asked bool) []any {
 	if !asked {
 		return nil
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	th.m.mu.Lock()
+	defer th.m.mu.Unlock()
 	views := []any{}
 	for _, t := range th.turns {
 		v := mockTurnView(t.ID, t.Status, t.Items, t.Error)
-		v["itemsView"], v["startedAt"], v["rootTurnId"] = "full", t.Started, cmp.Or(t.Root, t.ID)
 		if t.Completed > 0 {
 			v["completedAt"] = t.Completed
 		}
@@ -419,56 +350,39 @@ func (m *mockServer) threadUnsubscribe(msg *message) {
 		return
 	}
 	if delay, _ := th.config["thread_unload_delay_secs"].(float64); delay > 0 {
-		time.AfterFunc(time.Duration(delay*float64(time.Second)), func() { m.unload(th) })
+		time.AfterFunc(time.Duration(delay*float64(time.Second)), th.unload)
 	}
 }
 
 // unload ends a thread that still has no subscriber and no turn.
-func (m *mockServer) unload(th *mockThread) {
+func (th *mockThread) unload() {
+	m := th.m
 	m.mu.Lock()
 	stays := m.threads[th.ID] != th || !th.deaf || th.active != nil // it may have been loaded anew meanwhile
 	if !stays {
-		delete(m.threads, th.ID) // whoever resumes the thread now finds its writer lock held for a moment
+		delete(m.threads, th.ID)
 	}
-	closers := th.closers
 	m.mu.Unlock()
 	if stays {
 		return
 	}
-	m.setStatus(th, map[string]any{"type": "notLoaded"})
+	th.setStatus(map[string]any{"type": "notLoaded"})
 	m.killShells(th)
-	for _, end := range closers {
-		end()
-	}
-	m.home.unlock(th.ID)
+	m.unloaded(th)
 	m.notify("thread/closed", map[string]any{"threadId": th.ID})
 }
 
-// closeThreads ends what runs for the threads, as the process ends.
-func (m *mockServer) closeThreads() {
-	m.killShells(nil)
+func (th *mockThread) updateSettings(msg *message) {
+	m := th.m
 	m.mu.Lock()
-	var closers []func()
-	for _, th := range m.threads {
-		closers = append(closers, th.closers...)
-	}
-	m.mu.Unlock()
-	for _, end := range closers {
-		end()
-	}
-}
-
-func (m *mockServer) settingsUpdate(msg *message, th *mockThread) {
-	m.mu.Lock()
-	changed := m.override(th, msg.params)
+	th.override(msg.params)
 	m.mu.Unlock()
 	m.reply(msg, struct{}{})
-	m.settingsChanged(th, changed)
 }
 
-// override makes a turn's settings those of the thread and of all later turns, as Codex does. mu is held.
-func (m *mockServer) override(th *mockThread, params json.RawMessage) (changed bool) {
-	s, before, byDefault := &th.Settings, string(toJSON(th.Settings)), th.byDefault
+// override makes a turn's settings those of the thread and of all later turns, as Codex does. mockServer.mu is held.
+func (th *mockThread) override(params json.RawMessage) {
+	s := &th.Settings
 	s.Cwd = cmp.Or(stringField(params, "cwd"), s.Cwd)
 	s.Model = cmp.Or(stringField(params, "model"), s.Model)
 	s.Effort = cmp.Or(stringField(params, "effort"), s.Effort)
@@ -476,75 +390,53 @@ func (m *mockServer) override(th *mockThread, params json.RawMessage) (changed b
 		s.Approval = a
 	}
 	if p := rawField(params, "sandboxPolicy"); !isNull(p) {
-		s.Sandbox, th.byDefault = mockSandbox(stringField(p, "type"), p, nil), false
+		s.Sandbox = mockSandbox(stringField(p, "type"), p)
 	}
 	s.Collaboration = cmp.Or(stringField(params, "collaborationMode", "mode"), s.Collaboration)
-	return before != string(toJSON(*s)) || byDefault != th.byDefault
 }
 
-func (m *mockServer) settingsChanged(th *mockThread, changed bool) {
-	if !changed {
-		return
-	}
-	m.mu.Lock()
-	s := th.Settings
-	m.mu.Unlock()
-	settings := mockNulls("activePermissionProfile personality serviceTier", map[string]any{
-		"approvalPolicy": s.Approval, "approvalsReviewer": "user", "cwd": s.Cwd, "effort": mockNull(s.Effort),
-		"disabledPluginIds": []any{}, "environments": []any{}, "collaborationMode": s.collaborationMode(),
-		"model":         s.Model,
-		"modelProvider": "openai", "multiAgentMode": "explicitRequestOnly", "sandboxPolicy": s.Sandbox,
-		"summary": "auto"})
-	m.tell(th, "thread/settings/updated", map[string]any{"threadId": th.ID, "threadSettings": settings})
-}
-
-// threadClean ends a thread's background shells. Their items complete after the answer, with the id of the turn that
+// clean ends a thread's background shells. Their items complete after the answer, with the id of the turn that
 // began them.
-func (m *mockServer) threadClean(msg *message, th *mockThread) {
-	m.reply(msg, struct{}{})
-	m.killShells(th)
+func (th *mockThread) clean(msg *message) {
+	th.m.reply(msg, struct{}{})
+	th.m.killShells(th)
 }
 
 // tell sends a notification about a thread. A client that has unsubscribed hears only of its status.
-func (m *mockServer) tell(th *mockThread, method string, params map[string]any) {
-	m.mu.Lock()
+func (th *mockThread) tell(method string, params map[string]any) {
+	th.m.mu.Lock()
 	deaf := th.deaf
-	m.mu.Unlock()
+	th.m.mu.Unlock()
 	if !deaf || method == "thread/status/changed" {
-		m.notify(method, params)
+		th.m.notify(method, params)
 	}
 }
 
 // setStatus makes and tells a thread's status.
-func (m *mockServer) setStatus(th *mockThread, status any) {
-	m.mu.Lock()
+func (th *mockThread) setStatus(status any) {
+	th.m.mu.Lock()
 	th.status = status
-	m.mu.Unlock()
-	m.tell(th, "thread/status/changed", map[string]any{"threadId": th.ID, "status": status})
+	th.m.mu.Unlock()
+	th.tell("thread/status/changed", map[string]any{"threadId": th.ID, "status": status})
 }
 
 // keep writes a line of a thread's history, and says on stderr if that fails.
-func (m *mockServer) keep(th *mockThread, r mockRecord) {
+func (th *mockThread) keep(r mockRecord) {
 	if th.Ephemeral {
 		return
 	}
-	if err := m.home.save(th.ID, r); err != nil {
-		fmt.Fprintf(m.stderr, "ERROR codex_core::rollout: failed to write %s: %v\n", m.home.path(th.ID), err)
+	if err := th.m.home.save(th.ID, r); err != nil {
+		fmt.Fprintf(th.m.stderr, "ERROR codex_core::rollout: failed to write %s: %v\n", th.m.home.path(th.ID), err)
 	}
 }
 
-// mockHome is $CODEX_HOME and the writer locks that this process holds there.
-type mockHome struct {
-	dir string
-
-	mu   sync.Mutex          // guards the field below
-	held map[string]*os.File // by thread
-}
+// mockHome is $CODEX_HOME.
+type mockHome struct{ dir string }
 
 // openMockHome finds $CODEX_HOME. Like the real one it refuses a directory that is named but missing, and makes
 // ~/.codex if none is named.
 func openMockHome() (*mockHome, error) {
-	h := &mockHome{dir: os.Getenv("CODEX_HOME"), held: map[string]*os.File{}}
+	h := &mockHome{dir: os.Getenv("CODEX_HOME")}
 	if h.dir == "" {
 		user, err := os.UserHomeDir()
 		if err != nil {
@@ -564,41 +456,6 @@ func openMockHome() (*mockHome, error) {
 
 func (h *mockHome) path(id string) string {
 	return filepath.Join(h.dir, "sessions", "mock", id+".jsonl")
-}
-
-// lock takes the writer lock of a thread; false if another process has it.
-func (h *mockHome) lock(id string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	f, err := openMaking(strings.TrimSuffix(h.path(id), "jsonl")+"lock", 0)
-	if err != nil {
-		return false
-	}
-	if lockFile(f, true, false) != nil {
-		_ = f.Close()
-		return false
-	}
-	h.held[id] = f
-	return true
-}
-
-func (h *mockHome) unlock(id string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if f := h.held[id]; f != nil {
-		_ = f.Close()
-		delete(h.held, id)
-	}
-}
-
-// release frees every lock, as the process ends.
-func (h *mockHome) release() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, f := range h.held {
-		_ = f.Close()
-	}
-	clear(h.held)
 }
 
 // mockRecord is one line of a thread's history. Of several lines about the thread, or about one turn, the last counts.

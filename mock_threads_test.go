@@ -33,10 +33,9 @@ func (x *testMock) threadList(m *mockServer, msg *message) {
 		if err != nil || th.Parent != "" || dirs != nil && !slices.Contains(dirs, th.Settings.Cwd) {
 			continue
 		}
-		view := m.threadView(th, nil, false)
-		if x.old() {
-			x.strip(view)
-		}
+		th.m = m
+		view := th.view(nil)
+		x.dressThread(view)
 		list = append(list, view)
 	}
 	slices.SortStableFunc(list, func(a, b any) int {
@@ -67,7 +66,7 @@ func (x *testMock) nameSet(m *mockServer, msg *message) {
 	state := th.mockThreadState
 	m.mu.Unlock()
 	if th.used {
-		m.keep(th, mockRecord{Thread: &state})
+		th.keep(mockRecord{Thread: &state})
 	}
 	m.reply(msg, struct{}{})
 	m.notify("thread/name/updated", map[string]any{"threadId": th.ID, "threadName": name})
@@ -82,7 +81,7 @@ func (x *testMock) archive(m *mockServer, msg *message) {
 	case loaded && !th.used && x.old():
 		m.refuse(msg, "no rollout found for thread id "+th.ID)
 		return
-	case !loaded && !m.home.lock(th.ID) && !x.old():
+	case !loaded && !x.lock(th.ID) && !x.old():
 		m.refuse(msg, "thread "+th.ID+" already has an active writer")
 		return
 	}
@@ -93,7 +92,7 @@ func (x *testMock) archive(m *mockServer, msg *message) {
 		m.killShells(th)
 	}
 	path := m.home.path(th.ID)
-	m.home.unlock(th.ID)
+	x.unlock(th.ID)
 	away := filepath.Join(m.home.dir, "archived_sessions", filepath.Base(path))
 	err := os.MkdirAll(filepath.Dir(away), 0o700)
 	if err == nil && th.used {

@@ -1,14 +1,12 @@
 package main
 
-// mock_turn.go owns the mock Codex's turns: the requests about them, the goroutine that does what a prompt says, hears
-// steers and ends, and how a turn is shown: items and their deltas, token counts, errors, what the model says.
-// mock_work.go has what a prompt can say. Requests run on the reading goroutine and must never wait; a turn must leave
-// every wait when it is stopped or the process ends.
+// mock_turn.go owns the mock Codex's turns: the requests about them, and the goroutine that does what a prompt says,
+// hears steers and ends. mock_work.go has what a prompt can say, mock_shown.go how a turn is shown. Requests run on the
+// reading goroutine and must never wait; a turn must leave every wait when it is stopped or the process ends.
 
 import (
 	"cmp"
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +15,6 @@ import (
 // mockTurnRecord is what history keeps of a turn.
 type mockTurnRecord struct {
 	ID        string            `json:"id"`
-	Root      string            `json:"root,omitempty"` // of a turn within another one: the outer's id
 	Status    string            `json:"status"`
 	Error     any               `json:"error"`
 	Items     []json.RawMessage `json:"items"`
@@ -38,9 +35,7 @@ const (
 
 // mockTurn is one running turn. The turn's goroutine owns the last group of fields.
 type mockTurn struct {
-	m     *mockServer
-	th    *mockThread
-	id    string
+	mockShown
 	begun time.Time
 	stop  chan struct{} // closed by interrupt
 	wake  chan struct{} // a steer has come
@@ -53,58 +48,48 @@ type mockTurn struct {
 	mute     bool            // a compaction: nobody says anything in the turn
 	input    json.RawMessage // of the prompt that is being done
 	settings mockSettings
-	rec      *mockTurnRecord
-	last     string          // what the last tool told the model
-	toolLast bool            // the model must still answer to last
-	said     bool            // the model has spoken since the last user message
-	final    json.RawMessage // the last agentMessage
-	usage    int             // tokens of one model request
-	after    []func()        // what comes behind turn/completed
-	patch    string          // the turn's diff so far
-	shown    map[string]any  // the item that was started last
+	after    []func() // what comes behind turn/completed
 	err      any
 }
 
 // newTurn makes a turn of a thread. The caller begins it.
-func (m *mockServer) newTurn(th *mockThread) *mockTurn {
-	t := &mockTurn{m: m, th: th, id: newMockID(), begun: time.Now(), stop: make(chan struct{}),
-		wake: make(chan struct{}, 1), usage: 100, settings: th.Settings}
+func (th *mockThread) newTurn() *mockTurn {
+	t := &mockTurn{mockShown: mockShown{m: th.m, th: th, id: newMockID(), usage: 100}, begun: time.Now(),
+		stop: make(chan struct{}), wake: make(chan struct{}, 1), settings: th.Settings}
 	t.rec = &mockTurnRecord{ID: t.id, Status: "inProgress", Started: t.begun.Unix(), Items: []json.RawMessage{}}
 	return t
 }
 
-func (m *mockServer) turnStart(msg *message, th *mockThread) {
-	input, ok := m.input(msg)
+func (th *mockThread) startTurn(msg *message) {
+	input, ok := th.m.input(msg)
 	if !ok {
 		return
 	}
-	t := m.newTurn(th)
-	changed, begun := t.begin(mockText(input), msg.params)
-	if !begun {
+	t := th.newTurn()
+	if !t.begin(mockText(input), msg.params) {
 		return
 	}
 	t.keepBegun()
-	m.settingsChanged(th, changed)
-	m.reply(msg, map[string]any{"turn": t.view("inProgress", []json.RawMessage{}, false)})
+	th.m.reply(msg, map[string]any{"turn": t.view("inProgress", []json.RawMessage{})})
 	go t.run(slices.Clone(input)) // ends with the turn or the process; turns counts it
 }
 
-// begin makes t the thread's turn, under the settings that params change. Unless the process ends, turns counts the
-// turn from here on.
-func (t *mockTurn) begin(preview string, params json.RawMessage) (changed, begun bool) {
+// begin makes t the thread's turn, under the settings that params change. Unless the process ends (false), turns counts
+// the turn from here on.
+func (t *mockTurn) begin(preview string, params json.RawMessage) bool {
 	m, th := t.m, t.th
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ended {
-		return false, false
+		return false
 	}
 	m.turns.Add(1)
-	changed = m.override(th, params)
+	th.override(params)
 	t.settings = th.Settings
 	th.active, th.used = t, true
 	th.turns = append(th.turns, t.rec)
 	th.Preview = cmp.Or(th.Preview, preview)
-	return changed, true
+	return true
 }
 
 // keepBegun writes the turn, and what it has changed of its thread, into the history.
@@ -112,13 +97,13 @@ func (t *mockTurn) keepBegun() {
 	t.m.mu.Lock()
 	state := t.th.mockThreadState
 	t.m.mu.Unlock()
-	t.m.keep(t.th, mockRecord{Thread: &state})
-	t.m.keep(t.th, mockRecord{Turn: t.rec})
+	t.th.keep(mockRecord{Thread: &state})
+	t.th.keep(mockRecord{Turn: t.rec})
 }
 
 // occupy makes t the thread's turn and has run carry it out.
 func (t *mockTurn) occupy(preview string, run func()) {
-	if _, begun := t.begin(preview, nil); begun {
+	if t.begin(preview, nil) {
 		go func() { // ends with the turn or the process; turns counts it
 			defer t.m.turns.Done()
 			t.keepBegun()
@@ -127,10 +112,10 @@ func (t *mockTurn) occupy(preview string, run func()) {
 	}
 }
 
-// threadCompact is a turn without a prompt.
-func (m *mockServer) threadCompact(msg *message, th *mockThread) {
-	m.reply(msg, struct{}{})
-	t := m.newTurn(th)
+// compact is a turn without a prompt.
+func (th *mockThread) compact(msg *message) {
+	th.m.reply(msg, struct{}{})
+	t := th.newTurn()
 	t.mute = true
 	t.occupy("", func() {
 		t.compact()
@@ -140,7 +125,7 @@ func (m *mockServer) threadCompact(msg *message, th *mockThread) {
 
 func (t *mockTurn) compact() {
 	t.setStatus("active")
-	t.tell("turn/started", map[string]any{"turn": t.view("inProgress", []json.RawMessage{}, true)})
+	t.tell("turn/started", map[string]any{"turn": t.view("inProgress", []json.RawMessage{})})
 	item := t.item("contextCompaction", newMockID(), nil)
 	t.started(item)
 	t.showCounts(0)
@@ -186,7 +171,8 @@ func (t *mockTurn) steer(input json.RawMessage, answer func()) bool {
 	return true
 }
 
-func (m *mockServer) turnSteer(msg *message, th *mockThread) {
+func (th *mockThread) steerTurn(msg *message) {
+	m := th.m
 	input, ok := m.input(msg)
 	if !ok {
 		return
@@ -200,8 +186,9 @@ func (m *mockServer) turnSteer(msg *message, th *mockThread) {
 	}
 }
 
-// turnInterrupt: the id "" is whatever is active.
-func (m *mockServer) turnInterrupt(msg *message, th *mockThread) {
+// interruptTurn: the id "" is whatever is active.
+func (th *mockThread) interruptTurn(msg *message) {
+	m := th.m
 	id := stringField(msg.params, "turnId")
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -230,7 +217,7 @@ func (t *mockTurn) interruptLocked(id json.RawMessage) {
 func (t *mockTurn) run(input json.RawMessage) {
 	defer t.m.turns.Done()
 	t.setStatus("active")
-	t.tell("turn/started", map[string]any{"turn": t.view("inProgress", []json.RawMessage{}, true)})
+	t.tell("turn/started", map[string]any{"turn": t.view("inProgress", []json.RawMessage{})})
 	for {
 		end := t.prompt(input)
 		if end == gone {
@@ -357,11 +344,12 @@ func (t *mockTurn) wait(ready <-chan struct{}, stream bool) mockEnd {
 	}
 }
 
-func (t *mockTurn) pause(d time.Duration, stream bool) mockEnd {
+// pause is a wait in the model's stream.
+func (t *mockTurn) pause(d time.Duration) mockEnd {
 	over := make(chan struct{})
 	timer := time.AfterFunc(d, func() { close(over) })
 	defer timer.Stop()
-	return t.wait(over, stream)
+	return t.wait(over, true)
 }
 
 // finish ends the turn; false if a steer has come that the turn must hear first.
@@ -385,16 +373,14 @@ func (t *mockTurn) finish(end mockEnd) bool {
 	rec := *t.rec
 	rec.Items = slices.Clone(rec.Items)
 	m.mu.Unlock()
-	m.keep(th, mockRecord{Turn: &rec})
+	th.keep(mockRecord{Turn: &rec})
 	if t.patch != "" && end != interrupted {
 		t.diff()
 	}
 	for _, id := range answer {
 		m.peer.reply(id, struct{}{})
 	}
-	if end != interrupted && !t.mute {
-		t.tell("thread/readState/changed", map[string]any{"readState": m.readState(th)})
-	}
+	m.ending(t, end)
 	items := []json.RawMessage{}
 	if end == goOn && t.final != nil {
 		items = append(items, t.final)
@@ -402,7 +388,7 @@ func (t *mockTurn) finish(end mockEnd) bool {
 	if end != failed {
 		t.setStatus("idle")
 	}
-	t.tell("turn/completed", map[string]any{"turn": t.view(rec.Status, items, true)})
+	t.tell("turn/completed", map[string]any{"turn": t.view(rec.Status, items)})
 	for _, f := range t.after {
 		f()
 	}
@@ -419,180 +405,10 @@ func (t *mockTurn) close(end mockEnd) {
 	}
 }
 
-func (t *mockTurn) view(status string, items []json.RawMessage, started bool) map[string]any {
-	v := mockTurnView(t.id, status, items, t.err)
-	if started {
-		v["startedAt"] = t.begun.Unix()
-	}
-	if status != "inProgress" {
-		v["completedAt"], v["durationMs"] = time.Now().Unix(), time.Since(t.begun).Milliseconds()
-	}
-	if len(items) > 0 {
-		v["itemsView"] = "summary"
-	}
-	return v
+func (t *mockTurn) view(status string, items []json.RawMessage) map[string]any {
+	return mockTurnView(t.id, status, items, t.err)
 }
 
 func mockTurnView(id, status string, items []json.RawMessage, err any) map[string]any {
-	return map[string]any{"id": id, "items": items, "status": status, "error": err, "rootTurnId": id,
-		"itemsView": "notLoaded", "startedAt": nil, "completedAt": nil, "durationMs": nil}
+	return map[string]any{"id": id, "items": items, "status": status, "error": err}
 }
-
-// tell sends a notification with threadId and turnId put in.
-func (t *mockTurn) tell(method string, params map[string]any) {
-	params["threadId"] = t.th.ID
-	if params["turn"] == nil && params["status"] == nil && params["readState"] == nil {
-		params["turnId"] = t.id
-	}
-	t.m.tell(t.th, method, params)
-}
-
-func (t *mockTurn) setStatus(kind string, flags ...string) {
-	status := map[string]any{"type": kind}
-	if kind == "active" {
-		status["activeFlags"] = append([]string{}, flags...)
-	}
-	t.m.setStatus(t.th, status)
-}
-
-// item makes an item with the fields that every item of its type has.
-func (t *mockTurn) item(kind, id string, fields map[string]any) map[string]any {
-	it := map[string]any{"type": kind, "id": id, "startedAtMs": nil, "completedAtMs": nil}
-	switch kind {
-	case "agentMessage":
-		for _, k := range []string{"phase", "memoryCitation", "delivery", "questions", "moderation"} {
-			it[k] = nil
-		}
-	case "userMessage":
-		it["clientId"] = nil
-	case "commandExecution":
-		it["pluginId"], it["scriptPath"] = nil, nil
-	}
-	maps.Copy(it, fields)
-	return it
-}
-
-func (t *mockTurn) started(it map[string]any) {
-	now := time.Now().UnixMilli()
-	it["startedAtMs"], t.shown = now, it
-	t.tell("item/started", map[string]any{"item": it, "startedAtMs": now})
-}
-
-func (t *mockTurn) completed(it map[string]any) {
-	now := time.Now().UnixMilli()
-	it["completedAtMs"] = now
-	raw := toJSON(it)
-	t.m.mu.Lock()
-	t.rec.Items = append(t.rec.Items, raw)
-	t.m.mu.Unlock()
-	t.tell("item/completed", map[string]any{"item": it, "completedAtMs": now, "contentTokenCount": nil})
-}
-
-func (t *mockTurn) userMessage(input json.RawMessage) {
-	var parts []map[string]any
-	_ = json.Unmarshal(input, &parts) // m.input has seen that it is an array
-	content := []any{}
-	for _, p := range parts {
-		if p["type"] == "text" && p["text_elements"] == nil {
-			p["text_elements"] = []any{}
-		}
-		if p["type"] != "text" && p["detail"] == nil {
-			p["detail"] = nil
-		}
-		content = append(content, p)
-	}
-	it := t.item("userMessage", newMockID(), map[string]any{"content": content})
-	t.started(it)
-	t.completed(it)
-}
-
-// counts adds one model request to the thread's tokens and shows them.
-func (t *mockTurn) counts() {
-	t.m.mu.Lock()
-	t.th.totalIn += t.usage
-	t.th.total += t.usage + 20
-	t.m.mu.Unlock()
-	t.showCounts(t.usage)
-}
-
-func (t *mockTurn) showCounts(in int) {
-	t.m.mu.Lock()
-	totalIn, total := t.th.totalIn, t.th.total
-	t.m.mu.Unlock()
-	use := func(in, all int) map[string]any {
-		return map[string]any{"totalTokens": all, "inputTokens": in, "cachedInputTokens": 0, "outputTokens": all - in,
-			"reasoningOutputTokens": 0, "cacheWriteInputTokens": 0}
-	}
-	if in == 0 {
-		in = t.usage
-	}
-	t.tell("thread/tokenUsage/updated", map[string]any{"tokenUsage": map[string]any{"total": use(totalIn, total),
-		"last": use(in, in+20), "modelContextWindow": 258400}})
-	t.m.notify("account/rateLimits/updated", map[string]any{"rateLimits": map[string]any{"limitId": "codex",
-		"limitName": nil, "primary": nil, "secondary": nil, "credits": nil, "planType": nil}})
-}
-
-// mockPieces cuts a text into n deltas; 0: into a few.
-func mockPieces(text string, n int) []string {
-	runes := []rune(text)
-	if n == 0 {
-		n = min(6, max(3, (len(runes)+39)/40))
-	}
-	var pieces []string
-	for piece := range slices.Chunk(runes, max(1, (len(runes)+n-1)/n)) {
-		pieces = append(pieces, string(piece))
-	}
-	return pieces
-}
-
-// say is the model's answer: item, deltas, item, counts.
-func (t *mockTurn) say(text string, phase any) mockEnd {
-	it := t.messageBegin(phase)
-	for _, p := range mockPieces(text, 0) {
-		t.delta(it, p)
-	}
-	t.messageEnd(it, text)
-	return goOn
-}
-
-func (t *mockTurn) messageBegin(phase any) map[string]any {
-	it := t.item("agentMessage", t.m.newID("msg"), map[string]any{"text": "", "phase": phase})
-	t.started(it)
-	return it
-}
-
-func (t *mockTurn) delta(it map[string]any, piece string) {
-	t.tell("item/agentMessage/delta", map[string]any{"itemId": it["id"], "delta": piece})
-}
-
-func (t *mockTurn) messageEnd(it map[string]any, text string) {
-	it["text"] = text
-	t.final, t.toolLast, t.said = toJSON(it), false, true
-	t.completed(it)
-	t.counts()
-}
-
-// reason is a thought: item, delta, item.
-func (t *mockTurn) reason(text string) mockEnd {
-	it := t.item("reasoning", t.m.newID("rs"), map[string]any{"summary": []string{}, "content": []string{}})
-	t.started(it)
-	t.tell("item/reasoning/summaryPartAdded", map[string]any{"itemId": it["id"], "summaryIndex": 0})
-	t.tell("item/reasoning/summaryTextDelta", map[string]any{"itemId": it["id"], "delta": text, "summaryIndex": 0})
-	it["summary"] = []string{text}
-	t.completed(it)
-	return goOn
-}
-
-// toolAnswered tells the model what a tool answered: one more model request.
-func (t *mockTurn) toolAnswered(text string) mockEnd {
-	t.last, t.toolLast = text, true
-	t.counts()
-	return goOn
-}
-
-func (t *mockTurn) outputDelta(id, text string) {
-	t.tell("item/commandExecution/outputDelta", map[string]any{"itemId": id, "delta": text})
-}
-
-// diff shows what the turn has changed. The real Codex shows it more than once too.
-func (t *mockTurn) diff() { t.tell("turn/diff/updated", map[string]any{"diff": t.patch}) }

@@ -40,7 +40,7 @@ func slowDirective(t *mockTurn, arg string) mockEnd {
 	it := t.messageBegin(nil)
 	for _, p := range mockPieces(text, n) {
 		t.delta(it, p)
-		if end := t.pause(time.Duration(ms)*time.Millisecond/time.Duration(n), true); end != goOn {
+		if end := t.pause(time.Duration(ms) * time.Millisecond / time.Duration(n)); end != goOn {
 			return end // the partial message never completes
 		}
 	}
@@ -52,9 +52,7 @@ func slowDirective(t *mockTurn, arg string) mockEnd {
 // the status doesn't show.
 func (t *mockTurn) ask(method string, params map[string]any, flag string) (json.RawMessage, mockEnd) {
 	params["threadId"], params["turnId"] = t.th.ID, t.id
-	if t.m.told != nil {
-		t.m.told(method, params)
-	}
+	t.m.told(method, params)
 	t.m.double(method, params)
 	if t.m.mcp != nil {
 		return t.elicit(method, params)
@@ -75,12 +73,12 @@ func (t *mockTurn) ask(method string, params map[string]any, flag string) (json.
 			t.counts()
 		}
 		if flag != "" { // measured: the request is resolved after turn/completed
-			t.after = append(t.after, func() { t.m.tell(t.th, "serverRequest/resolved", resolved) })
+			t.after = append(t.after, func() { t.th.tell("serverRequest/resolved", resolved) })
 		}
 		return nil, end
 	}
 	if flag != "" {
-		t.m.tell(t.th, "serverRequest/resolved", resolved)
+		t.th.tell("serverRequest/resolved", resolved)
 	}
 	return result, goOn
 }
@@ -96,16 +94,6 @@ func mockDecision(result json.RawMessage) string {
 		return "acceptForSession"
 	}
 	return "failed"
-}
-
-func (h *mockHome) keepRule(rule json.RawMessage) {
-	dir := filepath.Join(h.dir, "rules")
-	_ = os.MkdirAll(dir, 0o700) // who looks for the rule finds none
-	f, err := os.OpenFile(filepath.Join(dir, "default.rules"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err == nil {
-		_, _ = fmt.Fprintf(f, "prefix_rule(pattern=%s, decision=\"allow\")\n", rule)
-		_ = f.Close()
-	}
 }
 
 // mustAsk tells whether a command needs the client's approval, and whether it is refused without asking.
@@ -180,14 +168,8 @@ func (t *mockTurn) shell(line string, escalate, background bool) mockEnd {
 
 // askCommand asks for a command. It leaves a status other than inProgress in the item when the command must not run.
 func (t *mockTurn) askCommand(it map[string]any, line string, escalate bool) mockEnd {
-	amend := []string{"/bin/bash", "-lc", line}
-	if !strings.ContainsAny(line, "><|;&$`'\"") {
-		amend = strings.Fields(line)
-	}
 	params := map[string]any{"itemId": it["id"], "command": it["command"], "cwd": t.settings.Cwd,
-		"commandActions": it["commandActions"], "proposedExecpolicyAmendment": amend, "kind": "command",
-		"environmentId": "local", "startedAtMs": time.Now().UnixMilli(), "availableDecisions": []any{"accept",
-			map[string]any{"acceptWithExecpolicyAmendment": map[string]any{"execpolicy_amendment": amend}}, "cancel"}}
+		"commandActions": it["commandActions"]}
 	if escalate {
 		params["reason"] = "mock model wants it"
 	}
@@ -196,9 +178,6 @@ func (t *mockTurn) askCommand(it map[string]any, line string, escalate bool) moc
 		return end
 	}
 	decision := mockDecision(result)
-	if rule := rawField(result, "decision", "acceptWithExecpolicyAmendment", "execpolicy_amendment"); rule != nil {
-		t.m.home.keepRule(rule)
-	}
 	why := "rejected by user"
 	switch decision {
 	case "acceptForSession":
@@ -404,9 +383,7 @@ func (t *mockTurn) patchFile(c mockChange) mockEnd {
 // patch whose approval is cancelled gets no item/completed.
 func (t *mockTurn) askPatch(it map[string]any) mockEnd {
 	t.setStatus("active", "waitingOnApproval")
-	result, end := t.ask("item/fileChange/requestApproval", map[string]any{"itemId": it["id"], "reason": nil,
-		"grantRoot":   nil,
-		"startedAtMs": time.Now().UnixMilli()}, "waitingOnApproval")
+	result, end := t.ask("item/fileChange/requestApproval", map[string]any{"itemId": it["id"]}, "waitingOnApproval")
 	if end != goOn {
 		return end
 	}

@@ -39,7 +39,7 @@ func stampDirective(t *mockTurn, arg string) mockEnd {
 	it := t.messageBegin(nil)
 	var text strings.Builder
 	for range n {
-		if end := t.pause(time.Duration(ms)*time.Millisecond, true); end != goOn {
+		if end := t.pause(time.Duration(ms) * time.Millisecond); end != goOn {
 			return end
 		}
 		stamp := "@" + strconv.FormatInt(time.Now().UnixNano(), 10) + " "
@@ -173,14 +173,14 @@ func subagentDirective(t *mockTurn, arg string) mockEnd {
 	}
 	t.started(it)
 	m.load(child)
-	m.setStatus(child, child.status)
+	child.setStatus(child.status)
 	if !v2 {
 		it["status"], it["receiverThreadIds"], it["model"], it["reasoningEffort"] = "completed", []string{child.ID},
 			t.settings.Model, mockNull(t.settings.Effort)
 		it["agentsStates"] = map[string]any{child.ID: map[string]any{"status": "pendingInit", "message": nil}}
 	}
 	t.completed(it)
-	sub := m.newTurn(child)
+	sub := child.newTurn()
 	sub.settings = t.settings
 	if v2 {
 		sub.after = append(sub.after, func() {
@@ -317,7 +317,7 @@ func retryDirective(t *mockTurn, arg string) mockEnd {
 func offlineDirective(t *mockTurn, _ string) mockEnd {
 	for {
 		t.retrying("Reconnecting... waiting for network", "Connection failed: error sending request")
-		if end := t.pause(50*time.Millisecond, true); end != goOn {
+		if end := t.pause(50 * time.Millisecond); end != goOn {
 			return end
 		}
 	}
@@ -329,7 +329,7 @@ func gateDirective(t *mockTurn, path string) mockEnd {
 		if _, err := os.Stat(path); err == nil {
 			return goOn
 		}
-		if end := t.pause(2*time.Millisecond, true); end != goOn {
+		if end := t.pause(2 * time.Millisecond); end != goOn {
 			return end
 		}
 	}
@@ -825,10 +825,8 @@ func (x *testMock) toolServer(t *mockTurn, name string, entry map[string]any) (*
 	}
 	x.mu.Lock()
 	of.running[name] = s
+	of.closers = append(of.closers, func() { s.end(m) })
 	x.mu.Unlock()
-	m.mu.Lock()
-	t.th.closers = append(t.th.closers, func() { s.end(m) })
-	m.mu.Unlock()
 	return s, s.greet(m, mockSeconds(entry, "startup_timeout_sec", 10*time.Second))
 }
 
@@ -1021,7 +1019,7 @@ func (x *testMock) serverStatus(th *mockThread, name, status, why string) {
 		x.m.event(th.ID, "", "mcp_startup_update", map[string]any{"server": name, "status": state})
 		return
 	}
-	x.m.tell(th, mockStatusMethod, map[string]any{"threadId": th.ID, "name": name, "status": status,
+	th.tell(mockStatusMethod, map[string]any{"threadId": th.ID, "name": name, "status": status,
 		"error": mockNull(why), "failureReason": nil})
 }
 

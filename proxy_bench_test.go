@@ -231,13 +231,14 @@ func (s *stall) readOn() {
 // no clock is needed for it. Sizes have twice the room that the benchmarks'
 // numbers have, since the collector keeps its own time.
 func TestUnderLoad(t *testing.T) {
+	t.Parallel()
 	r := newBenchRig(t)
 
 	// FR-19.4: only what a client doesn't read may be dropped. The Rust proxy
 	// dropped 84 % of such a burst.
 	t.Run("a reading client gets every event of a burst", func(t *testing.T) {
 		s := r.bothSides(t)
-		for range 3 {
+		for range pick(1, 3) {
 			if _, _, sent, came := s.pair(burstPrompt); sent != burst || came != burst {
 				t.Errorf("of %d events the child's own client saw %d, ours %d", burst, sent, came)
 			}
@@ -262,7 +263,7 @@ func TestUnderLoad(t *testing.T) {
 	// Invariants 2 and 3: nothing that reads waits for something that writes,
 	// memory is bounded, and whatever is asked is answered exactly once.
 	t.Run("a client that stops reading loses events but no answer", func(t *testing.T) {
-		s := newStall(t, r, 3)
+		s := newStall(t, r, pick(2, 3))
 		s.flood()
 		now, peak := s.serve.memory()
 		t.Logf("%.1f MB while nobody reads, %.1f at most", now, peak)
@@ -273,8 +274,8 @@ func TestUnderLoad(t *testing.T) {
 		if s.delivered >= longFlood {
 			t.Errorf("all %d events came: the flood was not larger than what may wait", s.delivered)
 		}
-		if told := s.told(); s.delivered+told < 3*longFlood {
-			t.Errorf("%d events came and %d are told as dropped, of %d", s.delivered, told, 3*longFlood)
+		if told, all := s.told(), len(s.loud)*longFlood; s.delivered+told < all {
+			t.Errorf("%d events came and %d are told as dropped, of %d", s.delivered, told, all)
 		}
 	})
 }

@@ -731,7 +731,7 @@ func waitLimit(tb testing.TB) time.Duration {
 	return min(most, max(time.Until(end)/10, time.Second))
 }
 
-// peerLog is stderr, read while it is written.
+// peerLog is a log, stderr for one, that is read while it is written.
 type peerLog struct {
 	mu  sync.Mutex // guards the field below
 	buf bytes.Buffer

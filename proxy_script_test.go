@@ -9,6 +9,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"runtime"
 	"slices"
@@ -92,6 +94,7 @@ func testSeed(t *testing.T) uint64 {
 }
 
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, scriptParams(t, filepath.Join("testdata", "script"))) // fails where there are none
 }
 
@@ -99,17 +102,23 @@ func TestScripts(t *testing.T) {
 //
 //	start [-env K=V]... [-cwd dir] NAME prog args…
 //	init [-client name] NAME [version] [capabilities]   the legacy handshake
+//	serve [-env K=V]... [-cwd dir] [-client name] [-version v] [-can capabilities] NAME [flag…]
+//	                                     starts atm-agent-mcp serve, and shakes hands as init does
 //	send NAME JSON…                      records
 //	sendraw [-repeat n] NAME text        bytes, with Go's escapes, n times
-//	request [-bind var] NAME method [params]            allocates the id, kept as $id or $var
-//	call [-bind var] [-meta JSON] NAME tool [args]      request tools/call
+//	request [-bind var] NAME method [params [result]]   allocates the id, kept as $id or $var, and
+//	                                     expects that result, or ! that error, if there is one
+//	call [-bind var] [-meta JSON] [-whole] NAME tool [args [result]]    request tools/call; result:
+//	                                     its structuredContent, all of it with -whole, or ! the error
 //	expect NAME pattern                  read on until a record matches
 //	expect -next NAME pattern            the very next record must match
 //	expect -any NAME pattern             one that earlier expects read past may match too
 //	expect -none NAME pattern            nothing from here to a ping's answer matches
 //	expect -never NAME pattern           the same, and nothing before
-//	reply [-error] NAME JSON             answers the request that was expected last
+//	reply [-error] [-to pattern] NAME JSON    answers the request that was expected last, or the
+//	                                     next one that matches
 //	hangup NAME                          closes stdin
+//	finish NAME                          closes stdin and waits for the end, with code 0
 //	signal NAME|pid SIGNAL               to a peer, or a process that a peer started
 //	exit NAME [code|text]                waits for the end; text: part of its reason
 //	errlog NAME regexp                   waits for it on stderr (! it is not there now)
@@ -128,8 +137,11 @@ func TestScripts(t *testing.T) {
 // and the condition [wine], that Windows is not the real one. And of the Agent Client Protocol:
 //
 //	hello NAME [capabilities]            its handshake
+//	acp [-env K=V]... [-cwd dir] [-can capabilities] NAME [flag…]    starts atm-agent-mcp acp, with hello
 //	opens [-bind var] [-cwd dir] [-mcp JSON] [-times n] NAME    session/new, kept as $session or $var
-//	prompt [-bind var] NAME session line…               session/prompt of one text, these lines
+//	prompt [-bind var] [-says regexp] [-stops reason] NAME session line…
+//	                                     session/prompt of one text, these lines; with -says or
+//	                                     -stops its answer, as stops has it
 //	update [-next|-any|-none|-never] NAME pattern       expect, of a session/update's update
 //	stops [-of var] [-says regexp] NAME [reason]        the prompt's answer, by default
 //	                                     end_turn, and all that the agent said for it
@@ -139,8 +151,8 @@ func scriptParams(t *testing.T, dir string) testscript.Params {
 		"start": scriptStart, "init": scriptInit, "send": scriptSend, "sendraw": scriptSendraw,
 		"request": scriptRequest,
 		"call":    scriptCall, "expect": scriptExpect, "reply": scriptReply, "hangup": scriptHangup,
-		"signal": scriptSignal,
-		"exit":   scriptExit, "errlog": scriptErrlog, "transcript": scriptTranscript, "noproc": scriptNoproc,
+		"signal": scriptSignal, "serve": scriptServe, "acp": scriptACP, "finish": scriptFinish,
+		"exit": scriptExit, "errlog": scriptErrlog, "transcript": scriptTranscript, "noproc": scriptNoproc,
 		"waitfile": scriptWaitfile, "jsonfile": scriptJSONFile, "mkgit": scriptMkgit, "exitcode": scriptExitcode,
 		"slashes": scriptSlashes, "alive": scriptAlive, "lockdir": scriptLockdir,
 		"hello": scriptHello, "opens": scriptOpens, "prompt": scriptPrompt, "update": scriptUpdate,
@@ -185,7 +197,12 @@ func setupScript(env *testscript.Env, limit time.Duration) error {
 		}
 		env.Setenv(name, path)
 	}
+	login := work + "/codex-home/auth.json" // a script that wants no login removes it
+	if err := os.WriteFile(login, []byte(`{"auth_mode":"apikey"}`), 0o600); err != nil {
+		return err
+	}
 	env.Setenv("USERPROFILE", env.Getenv("HOME"))
+	env.Setenv("MOCK_CODEX_LOG", work+"/codex.log")
 	env.Setenv("GORACE", "atexit_sleep_ms=10") // else each exit under -race costs a second
 	st := &scriptState{limit: limit, peers: map[string]*scriptPeer{}, vars: map[string]any{}}
 	env.Values[scriptStateKey{}] = st
@@ -422,12 +439,14 @@ func makeGitRepo(dir, branch string) error {
 	return nil
 }
 
-// scriptEnviron is the script's environment as its commands see it, env commands
-// included. testscript tells it only to a process.
+// scriptEnviron is the script's environment as its commands see it, env commands included. testscript tells it only to
+// a process, and one for every peer would double what is started.
 func scriptEnviron(ts *testscript.TestScript) []string {
-	ts.Check(ts.Exec("harness-peer", "environ"))
-	var env []string
-	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &env))
+	vars := reflect.ValueOf(ts).Elem().FieldByName("env")
+	env := make([]string, vars.Len())
+	for i := range env {
+		env[i] = vars.Index(i).String()
+	}
 	return env
 }
 
@@ -454,15 +473,26 @@ func peerOf(ts *testscript.TestScript, name string) *scriptPeer {
 	return p
 }
 
+// peerFlags are the flags of the commands that start a peer.
+type peerFlags struct {
+	env []string
+	cwd string
+}
+
+func (f *peerFlags) define(fl *flag.FlagSet) {
+	fl.Func("env", "", func(v string) error { f.env = append(f.env, v); return nil })
+	fl.StringVar(&f.cwd, "cwd", ".", "")
+}
+
 func scriptStart(ts *testscript.TestScript, neg bool, args []string) {
-	var extra []string
-	cwd := "."
-	args = scriptFlags(ts, neg, false, "start [-env K=V]... [-cwd dir] NAME prog args…", args, 2, -1,
-		func(fl *flag.FlagSet) {
-			fl.Func("env", "", func(v string) error { extra = append(extra, v); return nil })
-			fl.StringVar(&cwd, "cwd", cwd, "")
-		})
-	st, name := stateOf(ts), args[0]
+	var f peerFlags
+	args = scriptFlags(ts, neg, false, "start [-env K=V]... [-cwd dir] NAME prog args…", args, 2, -1, f.define)
+	f.start(ts, args[0], args[1], args[2:]...)
+}
+
+// start starts a peer of that name.
+func (f *peerFlags) start(ts *testscript.TestScript, name, prog string, args ...string) {
+	st := stateOf(ts)
 	if old := st.peers[name]; old != nil {
 		if !old.gone() {
 			ts.Fatalf("peer %q still runs", name)
@@ -470,10 +500,10 @@ func scriptStart(ts *testscript.TestScript, neg bool, args []string) {
 		old.stop() // a name may be used again; what the old one left must not outlive the script
 	}
 	p := &scriptPeer{state: st, changed: make(chan struct{})}
-	dir := ts.MkAbs(cwd)
+	dir := ts.MkAbs(f.cwd)
 	live, err := startPeer(peerConfig{
-		name: name, path: scriptLookPath(ts, args[1]), args: args[2:], limit: st.limit,
-		env: append(append(scriptEnviron(ts), "PWD="+dir), extra...),
+		name: name, path: scriptLookPath(ts, prog), args: args, limit: st.limit,
+		env: append(append(scriptEnviron(ts), "PWD="+dir), f.env...),
 		dir: dir, onRecord: func(raw []byte) { p.append(false, raw) },
 	})
 	ts.Check(err)
@@ -481,21 +511,57 @@ func scriptStart(ts *testscript.TestScript, neg bool, args []string) {
 	st.peers[name] = p
 }
 
-func scriptInit(ts *testscript.TestScript, neg bool, args []string) {
-	client := "script"
-	args = scriptFlags(ts, neg, false, "init [-client name] NAME [version] [capabilities]", args, 1, 3,
-		func(fl *flag.FlagSet) {
-			fl.StringVar(&client, "client", client, "")
+func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
+	var f peerFlags
+	hello := handshake{client: "script", version: latestLegacy, can: "{}"}
+	args = scriptFlags(ts, neg, false, "serve [-env K=V]... [-cwd dir] [-client name] [-version v] [-can JSON] NAME flag…",
+		args, 1, -1, func(fl *flag.FlagSet) {
+			f.define(fl)
+			fl.StringVar(&hello.client, "client", hello.client, "")
+			fl.StringVar(&hello.version, "version", hello.version, "")
+			fl.StringVar(&hello.can, "can", hello.can, "")
 		})
-	version := "2025-11-25"
-	if len(args) > 1 {
-		version = args[1]
-	}
-	p := peerOf(ts, args[0])
-	id := p.request(ts, "initialize", map[string]any{"protocolVersion": version, "capabilities": optional(ts, args, 2),
-		"clientInfo": map[string]any{"name": client, "version": "1"}})
+	f.start(ts, args[0], "atm-agent-mcp", append([]string{"serve"}, args[1:]...)...)
+	hello.shake(ts, args[0])
+}
+
+func scriptACP(ts *testscript.TestScript, neg bool, args []string) {
+	var f peerFlags
+	can := "{}"
+	args = scriptFlags(ts, neg, false, "acp [-env K=V]... [-cwd dir] [-can JSON] NAME flag…", args, 1, -1,
+		func(fl *flag.FlagSet) {
+			f.define(fl)
+			fl.StringVar(&can, "can", can, "")
+		})
+	f.start(ts, args[0], "atm-agent-mcp", append([]string{"acp"}, args[1:]...)...)
+	scriptHello(ts, false, []string{args[0], can})
+}
+
+// handshake is a legacy one.
+type handshake struct{ client, version, can string }
+
+func (h handshake) shake(ts *testscript.TestScript, name string) {
+	p := peerOf(ts, name)
+	id := p.request(ts, "initialize", map[string]any{"protocolVersion": h.version,
+		"capabilities": stateOf(ts).value(ts, h.can, false),
+		"clientInfo":   map[string]any{"name": h.client, "version": "1"}})
 	p.expect(ts, map[string]any{"id": id, "result": map[string]any{"protocolVersion": "$any"}}, false, false)
 	p.send(ts, map[string]any{"jsonrpc": "2.0", "method": "notifications/initialized"})
+}
+
+func scriptInit(ts *testscript.TestScript, neg bool, args []string) {
+	hello := handshake{client: "script", version: latestLegacy, can: "{}"}
+	args = scriptFlags(ts, neg, false, "init [-client name] NAME [version] [capabilities]", args, 1, 3,
+		func(fl *flag.FlagSet) {
+			fl.StringVar(&hello.client, "client", hello.client, "")
+		})
+	if len(args) > 1 {
+		hello.version = args[1]
+	}
+	if len(args) > 2 {
+		hello.can = args[2]
+	}
+	hello.shake(ts, args[0])
 }
 
 func scriptSend(ts *testscript.TestScript, neg bool, args []string) {
@@ -539,19 +605,20 @@ func optional(ts *testscript.TestScript, args []string, i int) any {
 
 func scriptRequest(ts *testscript.TestScript, neg bool, args []string) {
 	name := "id"
-	args = scriptFlags(ts, neg, false, "request [-bind var] NAME method [params]", args, 2, 3, func(fl *flag.FlagSet) {
-		fl.StringVar(&name, "bind", name, "")
-	})
+	args = scriptFlags(ts, neg, true, "request [-bind var] NAME method [params [result]]", args, 2, 4,
+		func(fl *flag.FlagSet) { fl.StringVar(&name, "bind", name, "") })
 	id := peerOf(ts, args[0]).request(ts, args[1], optional(ts, args, 2))
 	stateOf(ts).bind(ts, map[string]any{name: id})
+	answered(ts, neg, id, args, func(result any) any { return result })
 }
 
 func scriptCall(ts *testscript.TestScript, neg bool, args []string) {
-	name, meta := "id", ""
-	args = scriptFlags(ts, neg, false, "call [-bind var] [-meta JSON] NAME tool [args]", args, 2, 3,
+	name, meta, whole := "id", "", false
+	args = scriptFlags(ts, neg, true, "call [-bind var] [-meta JSON] [-whole] NAME tool [args [result]]", args, 2, 4,
 		func(fl *flag.FlagSet) {
 			fl.StringVar(&name, "bind", name, "")
 			fl.StringVar(&meta, "meta", meta, "")
+			fl.BoolVar(&whole, "whole", false, "")
 		})
 	st := stateOf(ts)
 	params := map[string]any{"name": args[1], "arguments": optional(ts, args, 2)}
@@ -560,6 +627,29 @@ func scriptCall(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	id := peerOf(ts, args[0]).request(ts, "tools/call", params)
 	st.bind(ts, map[string]any{name: id})
+	answered(ts, neg, id, args, func(result any) any {
+		if whole {
+			return result
+		}
+		return map[string]any{"structuredContent": result}
+	})
+}
+
+// answered waits for the answer that a request's fourth argument wants, if there is one: a result, around which
+// stands what around makes of it, or an error.
+func answered(ts *testscript.TestScript, fails bool, id json.Number, args []string, around func(any) any) {
+	if len(args) < 4 {
+		if fails {
+			ts.Fatalf("which error? ! wants a fourth argument")
+		}
+		return
+	}
+	pattern := stateOf(ts).value(ts, args[3], true)
+	want := map[string]any{"id": id, "error": pattern}
+	if !fails {
+		want = map[string]any{"id": id, "result": around(pattern)}
+	}
+	peerOf(ts, args[0]).expect(ts, want, false, false)
 }
 
 func scriptHello(ts *testscript.TestScript, neg bool, args []string) {
@@ -588,13 +678,19 @@ func scriptOpens(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func scriptPrompt(ts *testscript.TestScript, neg bool, args []string) {
-	name := "id"
-	args = scriptFlags(ts, neg, false, "prompt [-bind var] NAME session line…", args, 3, -1, func(fl *flag.FlagSet) {
-		fl.StringVar(&name, "bind", name, "")
-	})
+	name, says, reason := "id", "", ""
+	args = scriptFlags(ts, neg, false, "prompt [-bind var] [-says regexp] [-stops reason] NAME session line…", args, 3, -1,
+		func(fl *flag.FlagSet) {
+			fl.StringVar(&name, "bind", name, "")
+			fl.StringVar(&says, "says", says, "")
+			fl.StringVar(&reason, "stops", reason, "")
+		})
 	id := peerOf(ts, args[0]).request(ts, "session/prompt", map[string]any{"sessionId": args[1],
 		"prompt": []any{map[string]any{"type": "text", "text": strings.Join(args[2:], "\n")}}})
 	stateOf(ts).bind(ts, map[string]any{name: id})
+	if says+reason != "" {
+		peerOf(ts, args[0]).stops(ts, id, cmp.Or(reason, "end_turn"), says)
+	}
 }
 
 func scriptUpdate(ts *testscript.TestScript, neg bool, args []string) {
@@ -614,7 +710,11 @@ func scriptStops(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) > 1 {
 		reason = args[1]
 	}
-	p, id := peerOf(ts, args[0]), stateOf(ts).vars[name]
+	peerOf(ts, args[0]).stops(ts, stateOf(ts).vars[name], reason, says)
+}
+
+// stops waits for the answer to a prompt, and holds all that the agent said for it to a regexp.
+func (p *scriptPeer) stops(ts *testscript.TestScript, id any, reason, says string) {
 	p.expect(ts, map[string]any{"id": id, "result": map[string]any{"stopReason": reason}}, false, false)
 	said, err := matchJSON("$re:(?s)"+says, p.saidFor(id))
 	ts.Check(err)
@@ -647,11 +747,15 @@ func expectIn(ts *testscript.TestScript, neg bool, name string, args []string, a
 }
 
 func scriptReply(ts *testscript.TestScript, neg bool, args []string) {
-	isError := false
-	args = scriptFlags(ts, neg, false, "reply [-error] NAME JSON", args, 2, 2, func(fl *flag.FlagSet) {
+	isError, to := false, ""
+	args = scriptFlags(ts, neg, false, "reply [-error] [-to pattern] NAME JSON", args, 2, 2, func(fl *flag.FlagSet) {
 		fl.BoolVar(&isError, "error", false, "")
+		fl.StringVar(&to, "to", to, "")
 	})
 	p := peerOf(ts, args[0])
+	if to != "" {
+		p.expect(ts, stateOf(ts).value(ts, to, true), false, false)
+	}
 	if p.asked == nil {
 		ts.Fatalf("no request of %s was expected, so there is nothing to reply to", p.name)
 	}
@@ -665,6 +769,11 @@ func scriptReply(ts *testscript.TestScript, neg bool, args []string) {
 func scriptHangup(ts *testscript.TestScript, neg bool, args []string) {
 	args = scriptFlags(ts, neg, false, "hangup NAME", args, 1, 1, nil)
 	peerOf(ts, args[0]).hangup()
+}
+
+func scriptFinish(ts *testscript.TestScript, neg bool, args []string) {
+	scriptHangup(ts, neg, args)
+	scriptExit(ts, false, append(args, "0"))
 }
 
 func scriptSignal(ts *testscript.TestScript, neg bool, args []string) {

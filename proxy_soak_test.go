@@ -618,10 +618,10 @@ func (s *soak) end() {
 		}
 	}
 	t, w := s.hub.table, s.hub.waiters
-	kept := []int{len(t.agents), len(t.threads), len(t.names), len(t.lines), len(w.turns), len(w.asks),
+	kept := []int{len(t.agents), len(t.threads), len(t.names), len(t.lines), len(w.turns),
 		int(s.hub.letters.Load())}
 	if slices.Max(kept) > 0 {
-		s.t.Errorf("of agents, threads, names, lines, waiters, asks, bytes of letters the hub still keeps %v", kept)
+		s.t.Errorf("of agents, threads, names, lines, waiters, bytes of letters the hub still keeps %v", kept)
 	}
 }
 

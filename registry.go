@@ -179,15 +179,13 @@ func (r *registry) markStale() int {
 	if !r.persist {
 		return 0
 	}
+	removeOlder(r.records, tempPrefix, tempLifetime)
 	files, err := r.files()
 	if err != nil {
 		r.log.Warn("sessions of ended processes can't be marked stale", "error", err)
 	}
 	n := 0
 	for _, e := range files {
-		if strings.HasPrefix(e.Name(), tempPrefix) {
-			removeOlder(r.records, e, tempLifetime)
-		}
 		id := agentOfFile(e.Name())
 		if r.disk.closing() {
 			break
@@ -511,13 +509,8 @@ func (r *registry) clearPlace(path string) error {
 	if err != nil {
 		return err
 	}
-	left, err := os.ReadDir(filepath.Dir(path))
-	for _, e := range left {
-		if strings.HasPrefix(e.Name(), tempPrefix) {
-			removeOlder(filepath.Dir(path), e, tempLifetime)
-		}
-	}
-	return err
+	removeOlder(filepath.Dir(path), tempPrefix, tempLifetime)
+	return nil
 }
 
 func writeIndex(path string, index indexFile) error {

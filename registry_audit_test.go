@@ -40,9 +40,9 @@ func readAudit(t *testing.T, path string) []auditEntry {
 }
 
 // newTestAudit has a file in a directory of its own that rotates at size, and tells its warnings to out.
-func newTestAudit(t *testing.T, size int64, queue int) (a *auditLog, path string, out *syncBuffer) {
+func newTestAudit(t *testing.T, size int64, queue int) (a *auditLog, path string, out *peerLog) {
 	t.Helper()
-	path, out = filepath.Join(t.TempDir(), "team", "audit.jsonl"), &syncBuffer{}
+	path, out = filepath.Join(t.TempDir(), "team", "audit.jsonl"), &peerLog{}
 	a = openAuditSize(path, newLogger(out, "warn"), size, queue)
 	t.Cleanup(a.close)
 	return a, path, out

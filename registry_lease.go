@@ -143,17 +143,7 @@ func (l *leases) acquire(identity, agentID string) (*lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	mine := lockContent{PID: os.Getpid(), AgentID: agentID, Identity: identity, Host: l.host}
-	got, by, err := l.lock(path, mine, letGoLimit)
-	if err != nil {
-		return nil, fmt.Errorf("leasing identity %q: %w", identity, err)
-	}
-	if by != nil {
-		by.what, by.name = "identity", identity
-		return nil, by
-	}
-	got.name = identity
-	return got, nil
+	return l.lock("identity", identity, path, lockContent{AgentID: agentID, Identity: identity}, letGoLimit)
 }
 
 // acquireFree leases base or, where it is held, the next suffix that isn't: what an implied identity gets. There is no
@@ -273,17 +263,11 @@ func (l *leases) lockThread(threadID, agentID string) (*lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	mine := lockContent{PID: os.Getpid(), AgentID: agentID, Team: l.team, Host: l.host}
-	got, by, err := l.lock(path, mine, keepLimit)
-	if err != nil {
-		return nil, fmt.Errorf("locking thread %q: %w", threadID, err)
+	got, err := l.lock("thread", threadID, path, lockContent{AgentID: agentID, Team: l.team}, keepLimit)
+	if err == nil {
+		got.keep = l.keepThreads
 	}
-	if by != nil {
-		by.what, by.name = "thread", threadID
-		return nil, by
-	}
-	got.name, got.keep = threadID, l.keepThreads
-	return got, nil
+	return got, err
 }
 
 // agentOfThread finds the session of this team that had the thread last.
@@ -292,13 +276,18 @@ func (l *leases) agentOfThread(threadID string) (agentID string, ok bool) {
 	if err != nil {
 		return "", false
 	}
+	c, _ := readLease(path) // what can't be read is nobody's
+	return c.AgentID, c.Team == l.team && validAgentID(c.AgentID)
+}
+
+// readLease reads a lock file without touching its lock.
+func readLease(path string) (lockContent, error) {
 	f, err := openOwn(path, os.O_RDONLY, 0)
 	if err != nil {
-		return "", false
+		return lockContent{}, err
 	}
 	defer f.Close()
-	c := readLockContent(f)
-	return c.AgentID, c.Team == l.team && validAgentID(c.AgentID)
+	return readLockContent(f), nil
 }
 
 // assign names the session that an identity, leased before there was one, is for.
@@ -441,17 +430,25 @@ func (l *leases) awaitKeeper(identity string) {
 	}
 }
 
-// lock takes a lock, and waits for whoever has it without holding it for a session; for who keeps records as long as
-// keep.
-func (l *leases) lock(path string, mine lockContent, keep time.Duration) (*lease, *heldBy, error) {
+// lock takes the lock of an identity or a thread, and waits for whoever has it without holding it for a session; for who
+// keeps records as long as keep.
+func (l *leases) lock(what, name, path string, mine lockContent, keep time.Duration) (*lease, error) {
+	mine.PID, mine.Host = os.Getpid(), l.host
 	for began := time.Now(); ; time.Sleep(lockPause) {
 		got, by, err := l.tryLock(path, mine)
 		limit := letGoLimit
 		if by != nil && by.keeper {
 			limit = keep
 		}
-		if err != nil || by == nil || !by.fleeting || time.Since(began) > limit {
-			return got, by, err
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("locking %s %q: %w", what, name, err)
+		case by == nil:
+			got.name = name
+			return got, nil
+		case !by.fleeting || time.Since(began) > limit:
+			by.what, by.name = what, name
+			return nil, by
 		}
 	}
 }

@@ -5,7 +5,6 @@ package main
 // of dead processes told from those of live ones.
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,27 +20,9 @@ import (
 	"time"
 )
 
-// syncBuffer takes what several goroutines log.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
-func newTestRegistry(t testing.TB, persist bool) (*registry, *syncBuffer) {
+func newTestRegistry(t testing.TB, persist bool) (*registry, *peerLog) {
 	t.Helper()
-	out := &syncBuffer{}
+	out := &peerLog{}
 	r := newRegistry(filepath.Join(t.TempDir(), "agent-sessions"), "red", persist, newLogger(out, "debug"))
 	t.Cleanup(func() { r.close(context.Background()) })
 	return r, out
@@ -128,6 +109,7 @@ func TestRecordRoundTrip(t *testing.T) {
 }
 
 func TestRecordIsBounded(t *testing.T) {
+	t.Parallel()
 	rec := fullRecord("codex:k7m3pqx", "codex")
 	rec.Digest = recordDigest{LastPrompt: strings.Repeat("é", maxDigestPrompt),
 		LastAnswer: "x" + strings.Repeat("€", maxDigestAnswer)}
@@ -208,6 +190,7 @@ func FuzzDecodeRecord(f *testing.F) {
 
 // A save is private, whole at once for whoever reads meanwhile, and leaves no other file; an id is never a path.
 func TestSaveAndLoad(t *testing.T) {
+	t.Parallel()
 	notUnderWine(t, "nothing is renamed over a file that is open")
 	r, out := newTestRegistry(t, true)
 	rec := fullRecord(r.newAgentID(), "codex")

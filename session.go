@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -32,11 +31,11 @@ type session struct {
 	box     *postbox
 	ended   chan struct{}               // closed when the loop has ended
 	shown   atomic.Pointer[sessionView] // what others may read of the session; publish renews it
-	ref     atomic.Pointer[agentRef]
 
 	// the loop's own
 	m       turnMachine
-	place   *opening // nil until the hub has it ready
+	place   *place   // as hasPlace says: until then it has no more than the agent's id
+	ref     agentRef // what the front is shown of the session
 	opening bool     // the hub prepares, or the child opens, the thread
 	startup string   // what the opening waits for, in words: "" once there is a place
 	thread  string   // "" until the child has opened one
@@ -48,9 +47,9 @@ type session struct {
 	notes   []string // for the next result
 	tokens  int64    // used by the thread, as Codex counts them
 	dropped int64    // events the front did not take
-	lastErr string   // of the last turn that failed
 
 	turns   turnRunner
+	steers  turnSteers
 	asks    sessionAsks
 	tools   ownTools
 	mail    mailPump
@@ -60,18 +59,26 @@ type session struct {
 	others  nowTeller
 }
 
-// newSession makes a session that the hub is about to open; the hub starts its loop.
-func newSession(h *hub, agentID, wanted string) *session {
+// newSession makes a session that the hub is about to open for a request, by the agent's record, nil for a new agent;
+// wanted is the identity that it asks for, "" for any. The hub starts its loop.
+func newSession(h *hub, agentID, wanted string, req *turnRequest, rec *record) *session {
+	now := time.Now()
 	s := &session{h: h, agentID: agentID, wanted: wanted, log: h.log.With("agent", agentID),
-		box: newPostbox(&h.letters), ended: make(chan struct{}), opening: true}
+		box: newPostbox(&h.letters), ended: make(chan struct{}), opening: true, ref: agentRef{AgentID: agentID},
+		place: &place{rec: record{AgentID: agentID, Team: h.cfg.team, StartedAt: now,
+			turnNote: turnNote{LastActive: now}}}}
 	s.turns = turnRunner{s: s, clock: turnClock{silence: h.cfg.requestTimeout, limit: h.cfg.turnLimit, after: s.after}}
 	s.asks.s, s.tools.s, s.mail.s, s.client.s, s.member.s, s.closing.s = s, s, s, s, s, s
-	s.others.s = s
-	s.ref.Store(&agentRef{AgentID: agentID})
-	s.shown.Store(&sessionView{AgentID: agentID, Backend: "codex", Status: statusBusy, Team: h.cfg.team,
-		StartedAt: time.Now(), LastActive: time.Now(), Activity: "opening", Mine: true})
+	s.others.s, s.steers.s = s, s
+	s.client.shape = newShape(req, rec)
+	v := newView(&s.place.rec)
+	v.Status, v.Activity, v.Mine = statusBusy, "opening", true
+	s.shown.Store(&v)
 	return s
 }
+
+// hasPlace reports that the hub has got the session its place ready.
+func (s *session) hasPlace() bool { return s.place.be != nil }
 
 // submit queues a turn. false: the session has ended, ask the hub again.
 func (s *session) submit(req turnRequest, w waiterID) bool {
@@ -81,9 +88,9 @@ func (s *session) submit(req turnRequest, w waiterID) bool {
 		case !s.h.waiters.waits(w): // cancelled on its way here
 			s.carry([]effect{{kind: effFinish, turn: t, finish: finishDropped}})
 			return
-		case req.steer && s.turns.takesSteer(t):
+		case req.steer && s.steers.take(t):
 			return
-		case s.place != nil && req.formRefused(s.place.be.info()) != nil:
+		case s.hasPlace() && req.formRefused(s.place.be.info()) != nil:
 			s.turns.answer(t, turnResult{err: req.formRefused(s.place.be.info())})
 			return
 		case s.m.ending == endClose && req.mode == modeRevive && s.closing.freed:
@@ -110,7 +117,7 @@ func (s *session) submit(req turnRequest, w waiterID) bool {
 // cancel ends the turn of a waiter that has been retired.
 func (s *session) cancel(w waiterID) {
 	s.box.do(func() {
-		if s.turns.leave(w) {
+		if s.steers.leave(w) {
 			return
 		}
 		s.carry(s.m.cancel(w))
@@ -129,7 +136,7 @@ func (s *session) end(why ending, correlation string, done func(closeResult)) bo
 		if why != endPark {
 			s.asks.denyAll(decider{byNobody, "before the session was closed"}) // FR-18.5: before anything else
 		}
-		e.begin(why, closingLimit)
+		e.begin(why)
 		if s.m.ending == endNone && done != nil { // parking refused: it is busy again
 			e.waiting = e.waiting[:len(e.waiting)-1]
 			done(closeResult{AgentID: s.agentID, Status: statusBusy})
@@ -144,7 +151,7 @@ func (s *session) shutdown(grace time.Duration, answered func()) bool {
 
 // endUnwanted ends a session that has no place yet and that nobody wants any more.
 func (s *session) endUnwanted() {
-	if s.place == nil && len(s.m.queue) == 0 {
+	if !s.hasPlace() && len(s.m.queue) == 0 {
 		s.carry(s.m.end(endFailed))
 	}
 }
@@ -186,7 +193,7 @@ func (s *session) loop() {
 
 // advance starts the next turn, unless it has to wait for what it runs with.
 func (s *session) advance() {
-	if !s.mail.delaysTurn() && !s.client.deciding && !s.turns.awaitsSteer() {
+	if !s.mail.delaysTurn() && !s.client.deciding && !s.steers.undecided() {
 		s.carry(s.m.advance())
 	}
 }
@@ -203,12 +210,12 @@ func (s *session) leave(rest []letter) {
 	for i := range rest {
 		if rest[i].do != nil {
 			rest[i].do()
-		} else if s.place != nil {
+		} else if s.hasPlace() {
 			undo(s.place.be, &rest[i].ev)
 		}
 	}
 	for _, done := range s.closing.waiting { // asked to close while it ended otherwise
-		done(closeResult{AgentID: s.agentID, Identity: s.place.identity(), Status: statusClosed, Already: true})
+		done(closeResult{AgentID: s.agentID, Identity: s.place.rec.Identity, Status: statusClosed, Already: true})
 	}
 	close(s.ended)
 }
@@ -260,7 +267,7 @@ func (s *session) after(d time.Duration, f func()) *time.Timer {
 
 // prepared takes the hub's preparation: lease, thread lock, child and policy are there, or an error is. false: the
 // session has ended, p is still the caller's.
-func (s *session) prepared(p *opening) bool {
+func (s *session) prepared(p *place) bool {
 	return s.box.do(func() {
 		if s.m.phase == phaseOver {
 			s.h.giveBack(p)
@@ -274,9 +281,12 @@ func (s *session) prepared(p *opening) bool {
 		}
 		s.place, s.member.joining = p, s.joins(p)
 		s.client.placed()
-		s.notes = append(append(s.notes, s.h.firstNotes()...), p.notes...)
+		if !s.h.notesTold.Swap(true) {
+			s.notes = append(s.notes, s.h.cfg.notes...)
+		}
+		s.notes = append(s.notes, p.notes...)
 		s.turns.told = p.told
-		s.ref.Store(&agentRef{AgentID: s.agentID, Thread: p.spec.Thread, Identity: p.rec.Identity})
+		s.ref.Thread, s.ref.Identity = p.spec.Thread, p.rec.Identity
 		s.openThread()
 		for _, t := range s.m.queue {
 			s.turns.accept(t)
@@ -286,7 +296,7 @@ func (s *session) prepared(p *opening) bool {
 
 // joins reports a session that becomes a member of the team as it opens: one whose name nobody asked for joins when it
 // first uses mail.
-func (s *session) joins(p *opening) bool { return !p.rec.Implied && !s.h.cfg.teamless }
+func (s *session) joins(p *place) bool { return !p.rec.Implied && !s.h.cfg.teamless }
 
 func (s *session) openThread() {
 	s.op = s.nextOp()
@@ -314,6 +324,9 @@ func (s *session) handle(e *event, now time.Time) {
 	// Before what it leads to: an answer must not overtake the event that ended its turn. The sender of a message hears
 	// alone that the turn has it.
 	if e.kind != evOpened && e.kind != evSteered {
+		if e.kind == evItem {
+			s.publish() // whoever is told of the item and asks for the activity next sees it
+		}
 		s.tell(e, cur)
 	}
 	switch e.kind {
@@ -326,9 +339,9 @@ func (s *session) handle(e *event, now time.Time) {
 			s.tell(e, s.m.cur)
 		}
 	case evSteered:
-		s.turns.steered(e)
+		s.steers.learn(e)
 	case evRefused:
-		if s.turns.steered(e) {
+		if s.steers.learn(e) {
 			break
 		}
 		if e.op == s.op && s.opening {
@@ -345,7 +358,7 @@ func (s *session) handle(e *event, now time.Time) {
 			}
 			s.mail.acknowledge(cur, e.turn)
 			s.carry(s.m.started(e.turn))
-			s.turns.sendSteers()
+			s.steers.send()
 			if cur != nil && cur.accepted {
 				s.h.kept.running(s.agentID, cur.req.handle)
 			}
@@ -382,10 +395,10 @@ func (s *session) tell(e *event, cur *turn) {
 	if cur != nil {
 		w = cur.waiter
 		for _, joined := range cur.joined {
-			s.h.front.event(*s.ref.Load(), joined, e)
+			s.h.front.event(s.ref, joined, e)
 		}
 	}
-	if !s.h.front.event(*s.ref.Load(), w, e) {
+	if !s.h.front.event(s.ref, w, e) {
 		s.dropped++
 	}
 }
@@ -414,7 +427,7 @@ func (s *session) threadOpened(e *event) {
 	p.rec.Status, p.rec.Interrupted = statusIdle, false
 	s.m.opened()
 	s.mail.join()
-	if len(s.m.queue) == 0 && p.rec.Turns == 0 && !p.revived && !p.born {
+	if len(s.m.queue) == 0 && p.rec.Turns == 0 && !p.revived {
 		s.carry(s.m.end(endFailed)) // cancelled meanwhile: nobody knows of it
 		return
 	}
@@ -458,7 +471,7 @@ func (s *session) bind() bool {
 			return false
 		}
 	}
-	s.ref.Store(&agentRef{AgentID: s.agentID, Thread: s.thread, Identity: p.rec.Identity})
+	s.ref.Thread = s.thread
 	s.h.table.enterThread(s, s.thread)
 	return true
 }
@@ -532,15 +545,14 @@ func (s *session) reopened(be backend, err *rpcError) {
 func (s *session) childGone(err *backendError) {
 	for _, id := range s.asks.ids() {
 		s.asks.take(id)
-		s.h.waiters.takeAsk(id)
-		s.h.front.askGone(*s.ref.Load(), id, "Codex is gone")
+		s.h.front.askGone(s.ref, id, "Codex is gone")
 	}
 	s.tools.waiting = nil // nobody is left to be answered
 	s.openErr = childError("run the turn", err)
 	if err != nil && err.Death != nil {
 		s.openErr = deathError(err.Death, s.h.cfg.restartChild)
 	}
-	s.turns.endSteers(true)
+	s.steers.end(true)
 	switch {
 	case s.h.cfg.restartChild && s.thread != "":
 		s.opening = false
@@ -561,9 +573,10 @@ func (s *session) takeNotes() []string {
 
 // newResult is what every result of a turn says of its session.
 func (s *session) newResult(t *turn) turnResult {
-	return turnResult{AgentID: s.agentID, ThreadID: s.threadID(), TurnID: t.name(), Identity: s.place.identity(),
-		Team: s.h.cfg.team, Status: s.status(), Sandbox: s.place.sandbox(), Approval: s.place.approval(),
-		Worktree: s.place.worktree()}
+	rec, set := &s.place.rec, &s.place.policy.Settings
+	return turnResult{AgentID: s.agentID, ThreadID: s.threadID(), TurnID: t.name(), Identity: rec.Identity,
+		Team: s.h.cfg.team, Status: s.status(), turnFacts: turnFacts{Sandbox: set.Sandbox, Approval: set.Approval,
+			Worktree: rec.Worktree.place()}}
 }
 
 // status is the session's word as a result tells it.
@@ -580,10 +593,8 @@ func (s *session) status() string {
 // publish renews what others may read of this session.
 func (s *session) publish() {
 	old := s.shown.Load()
-	v := sessionView{AgentID: s.agentID, Backend: "codex", Team: s.h.cfg.team, LastActive: old.LastActive,
-		StartedAt: old.StartedAt}
-	if p := s.place; p != nil {
-		v = newView(&p.rec)
+	v := newView(&s.place.rec)
+	if s.hasPlace() {
 		v.Resumable = s.h.cfg.persistThreads
 		v.PendingMail, v.AutoMail, v.barred = s.mail.pending(), s.mail.word(), s.mail.refused != ""
 	} else {
@@ -591,7 +602,7 @@ func (s *session) publish() {
 	}
 	v.BackendID, v.Status, v.Queued, v.Mine, v.Interrupted = s.threadID(), s.status(), len(s.m.queue), true,
 		s.closing.cut
-	v.Dropped, v.Tokens, v.LastError = s.dropped+s.box.lost(), s.tokens, s.lastErr
+	v.Dropped, v.Tokens = s.dropped+s.box.lost(), s.tokens
 	if t := s.m.cur; t != nil && t.run != nil {
 		v.Activity, v.Source = t.run.activity(), t.req.source.String()
 		if t.req.source == sourceSummary {
@@ -618,105 +629,4 @@ func (s *session) publish() {
 		s.h.kept.seen(s.agentID)
 	}
 	s.others.tell(&v)
-}
-
-// letter is one thing for the session loop: an event of the child, or something to do.
-type letter struct {
-	ev event
-	do func()
-}
-
-// maxWaitingBytes may wait in all postboxes together before droppable events are dropped: what the loops have taken
-// counts until they are done with it. It is above any burst a child sends while a loop is scheduled out, and bounds
-// memory when ten agents flood.
-const maxWaitingBytes = 12 << 20
-
-// letterSize is about what a letter takes beside its texts.
-const letterSize = 256
-
-// postbox is the way into a session's goroutine: a queue that anybody may put into without waiting and one goroutine
-// takes from, all that has come at once. Reading goroutines put here, so it must never block them.
-type postbox struct {
-	waiting *atomic.Int64 // bytes in all postboxes that share it
-
-	mu      sync.Mutex // guards the fields below
-	wake    sync.Cond
-	letters []letter
-	bytes   int // of letters
-	taken   int // bytes in the loop's hand
-	closed  bool
-	dropped int64
-}
-
-func newPostbox(waiting *atomic.Int64) *postbox {
-	b := &postbox{waiting: waiting}
-	b.wake.L = &b.mu
-	return b
-}
-
-// size is what a letter counts for: its events' texts are parts of raw, or copies of them.
-func (l *letter) size() int { return letterSize + len(l.ev.raw) + len(l.ev.text) }
-
-// do has the loop run f; false when the loop has ended.
-func (b *postbox) do(f func()) bool { return b.add(letter{do: f}) }
-
-// event hands e to the loop, unless it may be dropped and too many wait; false when the loop has ended.
-func (b *postbox) event(e event) bool { return b.add(letter{ev: e}) }
-
-func (b *postbox) add(l letter) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return false
-	}
-	n := l.size()
-	if l.do == nil && l.ev.droppable() && b.waiting.Load()+int64(n) > maxWaitingBytes {
-		b.dropped++
-		return true
-	}
-	b.letters = append(b.letters, l)
-	b.bytes += n
-	b.waiting.Add(int64(n))
-	if len(b.letters) == 1 {
-		b.wake.Signal()
-	}
-	return true
-}
-
-// take waits for letters and returns all of them. old are those of the last
-// time, done with: they make room, and their memory is used again.
-func (b *postbox) take(old []letter) []letter {
-	clear(old) // now: the last answer of an agent that falls idle would stay
-	if cap(old) > 4096 {
-		old = nil
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.waiting.Add(-int64(b.taken))
-	b.taken = 0
-	for len(b.letters) == 0 {
-		b.wake.Wait()
-	}
-	got := b.letters
-	b.letters = old[:0]
-	b.taken, b.bytes = b.bytes, 0
-	return got
-}
-
-// close refuses everything from now on and returns what nobody has taken.
-func (b *postbox) close() []letter {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.closed = true
-	rest := b.letters
-	b.letters = nil
-	b.waiting.Add(-int64(b.taken + b.bytes))
-	b.taken, b.bytes = 0, 0
-	return rest
-}
-
-func (b *postbox) lost() int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.dropped
 }

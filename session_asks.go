@@ -27,10 +27,9 @@ func (a *sessionAsks) put(q *approval) {
 	a.add(*q, a.s.h.cfg.approvalTimeout, func() {
 		a.s.box.do(func() {
 			late := decider{byNobody, "within " + a.s.h.cfg.approvalTimeout.String() + " (approval_timeout_secs)"}
-			if a.decide(q.id, late, deny, nil) {
+			if a.decideHere(q.id, late, deny, nil) {
 				a.s.log.Warn("approval timed out, declined", "approval", q.id, "kind", q.kind, "subagent", q.asker(),
 					"thread", q.thread, "turn", q.turn, "item", q.item)
-				a.s.h.front.askGone(*a.s.ref.Load(), q.id, late.words(deny))
 			}
 		})
 	})
@@ -60,14 +59,13 @@ func (a *sessionAsks) put(q *approval) {
 	}
 	a.s.log.Debug("approval asked", "approval", q.id, "kind", q.kind, "subagent", q.asker(), "thread", q.thread, "turn",
 		q.turn, "item", q.item)
-	a.s.h.waiters.addAsk(q.id, a.s)
 	if cur := a.s.m.cur; cur != nil && cur.req.background || cur == nil && a.byCaller {
 		a.pending[q.id].offered, a.pending[q.id].byCaller = true, true
 		a.s.publish()
 		return // agent_wait shows it, agent_approve decides it, or the timer does
 	}
 	a.s.publish() // whoever asks for the status next sees what the client is asked
-	if !a.s.h.front.ask(*a.s.ref.Load(), w, *q) {
+	if !a.s.h.front.ask(a.s.ref, w, *q) {
 		a.decide(q.id, decider{byNoWay, a.noAsker()}, deny, nil)
 		return
 	}
@@ -85,7 +83,7 @@ func (a *sessionAsks) mayKeepRule() bool {
 	if _, said := cfg.origin["allow_rules"]; said {
 		return cfg.allowRules
 	}
-	return a.s.client.named() && cur != nil && cur.req.source == sourceClient && !cfg.top.binds()
+	return a.s.client.shape.named && cur != nil && cur.req.source == sourceClient && !cfg.top.binds()
 }
 
 // noAsker says why the front could put an approval to nobody.
@@ -99,14 +97,27 @@ func (a *sessionAsks) noAsker() string {
 	return "it declared no elicitation"
 }
 
-// decide answers an approval; false when it was decided before.
+// decide answers an approval, as the approval can be answered; false when it was decided before.
 func (a *sessionAsks) decide(id string, by decider, d decision, answers map[string][]string) bool {
-	p := a.takeDecided(id, by, &d)
+	p := a.take(id)
 	if p == nil {
 		return false
 	}
+	if d = p.limit(d, by); d == deny {
+		a.noteDeclined(p, by)
+	}
+	a.s.turns.alive()
 	a.tellAudited(p, by, d, answers)
 	return true
+}
+
+// decideHere decides what the front's client need not decide any more.
+func (a *sessionAsks) decideHere(id string, by decider, d decision, answers map[string][]string) bool {
+	decided := a.decide(id, by, d, answers)
+	if decided {
+		a.s.h.front.askGone(a.s.ref, id, by.words(d))
+	}
+	return decided
 }
 
 // tellAudited has the child hear a decision when its audit line is on disk. Neither the session nor what it sends
@@ -114,11 +125,7 @@ func (a *sessionAsks) decide(id string, by decider, d decision, answers map[stri
 func (a *sessionAsks) tellAudited(p *pendingAsk, by decider, d decision, answers map[string][]string) {
 	line, v := a.s.h.ledger.decisionLine(a.s, p, by, d), a.addVerdict(p, d)
 	c := command{kind: cmdAnswer, ask: p.id, decision: d, answers: answers, why: "declined (" + by.words(d) + ")"}
-	thread := a.s.thread
-	var be backend
-	if a.s.place != nil {
-		be = a.s.place.be
-	}
+	thread, be := a.s.thread, a.s.place.be
 	a.s.h.work.start(func() {
 		a.s.h.ledger.auditNow(line)
 		if !v.sent.Swap(true) && be != nil {
@@ -149,8 +156,7 @@ func (a *sessionAsks) withdraw(id string) {
 		a.dropVerdict(v)
 	}
 	if a.take(id) != nil {
-		a.s.h.waiters.takeAsk(id)
-		a.s.h.front.askGone(*a.s.ref.Load(), id, "Codex withdrew it")
+		a.s.h.front.askGone(a.s.ref, id, "Codex withdrew it")
 		a.s.turns.alive()
 	}
 }
@@ -161,22 +167,6 @@ func (a *sessionAsks) awaitDecisions() {
 	for _, v := range a.verdicts {
 		<-v.done
 	}
-}
-
-// takeDecided takes an approval for its one decision, which it makes one that the
-// approval can have; nil when somebody else has decided it.
-func (a *sessionAsks) takeDecided(id string, by decider, d *decision) *pendingAsk {
-	p := a.take(id)
-	if p == nil {
-		return nil
-	}
-	a.s.h.waiters.takeAsk(id)
-	*d = p.limit(*d, by)
-	if *d == deny {
-		a.noteDeclined(p, by)
-	}
-	a.s.turns.alive()
-	return p
 }
 
 // noteDeclined keeps for the turn's result what was not done.
@@ -209,8 +199,7 @@ func (a *sessionAsks) approve(q approveQuery) (decision, *rpcError) {
 		}
 	}
 	as := p.limit(q.Decision, q.By)
-	a.decide(q.Ask, q.By, q.Decision, q.Answers)
-	a.s.h.front.askGone(*a.s.ref.Load(), q.Ask, q.By.words(as))
+	a.decideHere(q.Ask, q.By, as, q.Answers)
 	a.s.publish()
 	return as, nil
 }
@@ -224,8 +213,8 @@ func (a *sessionAsks) denyOwn(why decider) { a.deny(why, true) }
 func (a *sessionAsks) deny(why decider, own bool) {
 	a.overrule(why, own)
 	for _, id := range a.ids() {
-		if (!own || a.pending[id].thread == a.s.thread) && a.decide(id, why, deny, nil) {
-			a.s.h.front.askGone(*a.s.ref.Load(), id, why.words(deny))
+		if !own || a.pending[id].thread == a.s.thread {
+			a.decideHere(id, why, deny, nil)
 		}
 	}
 }

@@ -40,7 +40,6 @@ type clientSession struct {
 type clientAgents struct {
 	*common
 	agents *agentDirectory
-	lines  agentLines
 	opener *opener
 
 	ids sync.Map // agent_id by the client's id
@@ -85,7 +84,7 @@ func (n *clientAgents) list() ([]clientSession, error) {
 	recs, err := n.ledger.records(0)
 	var out []clientSession
 	for i := range recs {
-		if rec := n.ledger.newest(&recs[i]); rec.ClientSession != "" {
+		if rec := &recs[i]; rec.ClientSession != "" {
 			n.ids.Store(rec.ClientSession, rec.AgentID)
 			out = append(out, n.view(rec))
 		}
@@ -103,7 +102,7 @@ func (n *clientAgents) find(session string) (clientSession, *rpcError) {
 	for range 2 {
 		if id, known := n.ids.Load(session); known {
 			if rec := n.ledger.record(id.(string)); rec != nil && rec.ClientSession == session {
-				return n.view(n.ledger.newest(rec)), nil
+				return n.view(rec), nil
 			}
 		}
 		if _, err := n.list(); err != nil { // another process may have made it
@@ -116,7 +115,7 @@ func (n *clientAgents) find(session string) (clientSession, *rpcError) {
 		case rec == nil:
 			return clientSession{Session: session, Thread: session}, nil
 		case rec.ClientSession == "":
-			v := n.view(n.ledger.newest(rec))
+			v := n.view(rec)
 			v.Session = session
 			return v, nil
 		}
@@ -158,7 +157,7 @@ func (n *clientAgents) retune(agentID string, change settingsChange, done func(s
 }
 
 func (n *clientAgents) choose(agentID string, c choice) {
-	n.lines.onLoop(agentID, func(s *session) { s.client.decideNext(c) }, func(string) { n.chooseStored(agentID, c) })
+	n.agents.onLoop(agentID, func(s *session) { s.client.decideNext(c) }, func(string) { n.chooseStored(agentID, c) })
 }
 
 // chooseStored keeps a choice for a session that isn't open here. It waits for the child.
@@ -169,7 +168,7 @@ func (n *clientAgents) chooseStored(agentID string, c choice) {
 		return
 	}
 	be, err := n.opener.child.ready()
-	next := (&opening{rec: *rec, be: be, revived: true, client: true}).withChoice(c.change)
+	next := (&place{rec: *rec, be: be, revived: true, client: true}).withChoice(c.change)
 	if err == nil {
 		err = n.opener.decideAnew(next)
 	}
@@ -199,7 +198,7 @@ func (n *clientAgents) setTitle(agentID, title string) {
 
 // keepTitle keeps a title, and then calls done, once, from another goroutine.
 func (n *clientAgents) keepTitle(agentID, title string, done func(*rpcError)) {
-	n.lines.onLoop(agentID, func(s *session) {
+	n.agents.onLoop(agentID, func(s *session) {
 		s.client.setTitle(title)
 		done(nil)
 	}, func(string) {
@@ -285,7 +284,7 @@ func (n *clientAgents) history(ctx context.Context, agentID string, each func(*e
 	if rec == nil {
 		return n.agents.unknown(agentID)
 	}
-	if rec = n.ledger.newest(rec); rec.BackendID == "" || !rec.hasPast() {
+	if rec.BackendID == "" || !rec.hasPast() {
 		return nil
 	}
 	be, err := n.opener.child.readyWithin(ctx)
@@ -372,11 +371,11 @@ type choice struct {
 	done   func(sessionSettings, *rpcError)
 }
 
-// clientPart is what a session knows of such a client. All but the published fields are its loop's.
+// clientPart is what a session knows of such a client. All but the first three fields are its loop's.
 type clientPart struct {
 	s        *session
 	settings atomic.Pointer[sessionSettings] // published; nil until the thread is open
-	shape    atomic.Pointer[sessionShape]    // published as the session is made
+	shape    sessionShape                    // fixed at birth
 
 	choices  []choice // that are not decided yet, oldest first
 	deciding bool     // the first of them is being decided: no turn starts
@@ -392,8 +391,8 @@ type sessionShape struct {
 	servers json.RawMessage
 }
 
-func (c *clientPart) setShape(req *turnRequest, rec *record) {
-	shape := &sessionShape{cwd: req.cwd, servers: someServers(req.servers)}
+func newShape(req *turnRequest, rec *record) sessionShape {
+	shape := sessionShape{cwd: req.cwd, servers: someServers(req.servers)}
 	if rec != nil && shape.cwd == "" {
 		shape.cwd = rec.CWD
 	}
@@ -402,20 +401,15 @@ func (c *clientPart) setShape(req *turnRequest, rec *record) {
 	} else if rec != nil {
 		shape.roots = rec.Roots
 	}
-	c.shape.Store(shape)
-}
-
-func (c *clientPart) named() bool {
-	shape := c.shape.Load()
-	return shape != nil && shape.named
+	return shape
 }
 
 // fits reports a request that asks of an open session nothing but what it has: a client says all it knows of a session
 // with every call.
 func (c *clientPart) fits(req *turnRequest) bool {
-	shape, rest := c.shape.Load(), *req
+	shape, rest := &c.shape, *req
 	rest.cwd, rest.servers, rest.client = "", nil, nil
-	return shape != nil && req.client != nil && !rest.reshapes() &&
+	return req.client != nil && !rest.reshapes() &&
 		(req.cwd == "" || filepath.Clean(req.cwd) == filepath.Clean(shape.cwd)) &&
 		slices.Equal(req.client.roots, shape.roots) &&
 		(req.servers == nil || bytes.Equal(someServers(req.servers), shape.servers))
@@ -448,7 +442,7 @@ func (c *clientPart) keep() {
 	p := c.s.place
 	c.s.h.ledger.save(&p.rec)
 	c.s.h.clients.ids.Store(p.rec.ClientSession, c.s.agentID)
-	p.born = true
+	p.revived = true // a cancel leaves it there from now on
 }
 
 func (c *clientPart) showSettings() {
@@ -460,7 +454,7 @@ func (c *clientPart) showSettings() {
 func (c *clientPart) decideNext(more ...choice) {
 	s := c.s
 	c.choices = append(c.choices, more...)
-	if c.deciding || len(c.choices) == 0 || s.place == nil || s.m.phase == phaseOver {
+	if c.deciding || len(c.choices) == 0 || !s.hasPlace() || s.m.phase == phaseOver {
 		return
 	}
 	c.deciding = true
@@ -472,7 +466,7 @@ func (c *clientPart) decideNext(more ...choice) {
 }
 
 // decided takes over what the oldest choice came to; it is on disk before it is answered.
-func (c *clientPart) decided(next *opening, err *rpcError) {
+func (c *clientPart) decided(next *place, err *rpcError) {
 	s := c.s
 	if s.m.phase == phaseOver {
 		return // ended has handed the choice to the record
@@ -497,7 +491,7 @@ func (c *clientPart) decided(next *opening, err *rpcError) {
 func (c *clientPart) setTitle(title string) {
 	p := c.s.place
 	switch {
-	case p == nil:
+	case !c.s.hasPlace():
 		c.title = title
 	case p.rec.Title != title:
 		p.rec.Title = title
@@ -513,7 +507,7 @@ func (c *clientPart) ended() {
 	for _, open := range c.choices {
 		c.s.h.clients.choose(c.s.agentID, open)
 	}
-	if c.s.place == nil && c.title != "" {
+	if !c.s.hasPlace() && c.title != "" {
 		c.s.h.clients.setTitle(c.s.agentID, c.title)
 	}
 	c.choices = nil

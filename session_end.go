@@ -35,18 +35,18 @@ func (e *sessionClosing) pending() bool { return e.s.m.phase == phaseOver && !e.
 
 func (e *sessionClosing) hold(a heldAnswer) { e.held = append(e.held, a) }
 
-// begin ends the session within limit, after its last turn if it is to have one. One deadline holds for the interrupt's
-// confirmation and that turn.
-func (e *sessionClosing) begin(why ending, limit time.Duration) {
+// begin ends the session within closingLimit, after its last turn if it is to have one. One deadline holds for the
+// interrupt's confirmation and that turn.
+func (e *sessionClosing) begin(why ending) {
 	s := e.s
 	s.carry(s.m.endWith(why, e.lastTurn(why)))
 	if s.m.ending == endNone || s.m.phase == phaseOver {
 		return
 	}
-	s.turns.clock.within(limit, func() {
+	s.turns.clock.within(closingLimit, func() {
 		if s.m.phase != phaseOver {
 			s.log.Warn("session ended without waiting for Codex any longer", "why", s.m.ending.String(), "limit",
-				limit, "thread", s.thread)
+				closingLimit, "thread", s.thread)
 		}
 		s.carry(s.m.expire())
 	})
@@ -57,7 +57,7 @@ func (e *sessionClosing) begin(why ending, limit time.Duration) {
 func (e *sessionClosing) lastTurn(why ending) *turn {
 	s, p := e.s, e.s.place
 	switch {
-	case p == nil || s.thread == "" || s.unnamed || s.client.unsummed || s.h.cfg.noSummaries ||
+	case s.thread == "" || s.unnamed || s.client.unsummed || s.h.cfg.noSummaries ||
 		s.h.ledger.summaryPath(&p.rec) == "":
 		return nil
 	case s.turns.past != "": // Codex lost its history, and no turn has told the new thread of it
@@ -80,7 +80,7 @@ func (e *sessionClosing) startSummary(t *turn) {
 	s.op = s.nextOp()
 	p.be.do(s.op, s.thread, command{kind: cmdTurn, prompt: t.req.prompt, settings: settings})
 	s.turns.checkTime(t)
-	s.h.ledger.auditTurn(s, t)
+	s.h.ledger.auditTurn(s, "turn", t, "")
 	s.log.Info("summary asked for", "why", s.m.ending.String(), "thread", s.thread)
 }
 
@@ -121,7 +121,7 @@ func (e *sessionClosing) shutdown(grace time.Duration, answered func()) {
 	e.answered = answered
 	e.cut = e.cut || running
 	for _, told := range e.waiting { // they wait for what we have no time for
-		told(closeResult{AgentID: s.agentID, Identity: s.place.identity(), Status: statusClosed, Interrupted: true})
+		told(closeResult{AgentID: s.agentID, Identity: s.place.rec.Identity, Status: statusClosed, Interrupted: true})
 	}
 	e.waiting = nil
 	s.place.noteOver(s.m.ending, e.cut, time.Now())
@@ -160,10 +160,10 @@ func (e *sessionClosing) finish(why ending) {
 	s.asks.denyAll(decider{byNobody, "before the session ended"})
 	s.asks.awaitDecisions()
 	s.tools.refuseAll("the session ended")
-	s.turns.endSteers(true)
+	s.steers.end(true)
 	s.turns.clock.over()
 	s.mail.leave()
-	if p != nil {
+	if s.hasPlace() {
 		e.free(why)
 	}
 	s.h.team.ended(s.agentID)
@@ -179,13 +179,10 @@ func (e *sessionClosing) finish(why ending) {
 	}
 	s.h.forget(s)
 	s.client.ended()
-	s.log.Info("session ended", "why", why.String(), "identity", p.identity(), "thread", s.thread)
-	s.h.ledger.auditClose(s.agentID, p.identity(), s.thread, why.String(), e.askedBy)
-	done := closeResult{AgentID: s.agentID, Identity: p.identity(), Status: cmp.Or(why.status(), statusClosed),
-		Interrupted: e.cut}
-	if p != nil {
-		done.Worktree = endOf(&p.rec)
-	}
+	s.log.Info("session ended", "why", why.String(), "identity", p.rec.Identity, "thread", s.thread)
+	s.h.ledger.auditClose(s.agentID, p.rec.Identity, s.thread, why.String(), e.askedBy)
+	done := closeResult{AgentID: s.agentID, Identity: p.rec.Identity, Status: cmp.Or(why.status(), statusClosed),
+		Interrupted: e.cut, Worktree: endOf(&p.rec)}
 	for _, a := range e.held {
 		if a.again {
 			s.h.resubmit(a.t.req, a.w)

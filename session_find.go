@@ -1,9 +1,10 @@
 package main
 
 // session_find.go owns how an agent is found, by its agent_id, its threadId or the name that it has while it is open,
-// here or in what is kept; and how the record of one that isn't open is changed. The hub and its parts
-// ask; most look-ups read the disk. The finder must never take a name for an agent that isn't open (names go from one
-// to the next; only agent_close means the last that had one), nor write a record that a session may be writing.
+// here or in what is kept; the one way of a call to its agent, open or not; and how the record of one that isn't open
+// is changed. The hub and its parts ask; most look-ups read the disk. The finder must never take a name for an agent
+// that isn't open (names go from one to the next; only agent_close means the last that had one), nor write a record
+// that a session may be writing.
 
 import (
 	"cmp"
@@ -35,6 +36,53 @@ func (d *agentDirectory) markDead() {
 	if close(d.marked); n > 0 {
 		d.log.Warn("sessions of dead processes marked stale", "sessions", n)
 	}
+}
+
+// withAgent hands a call to the agent that a reference means, behind all calls on that agent that came before: at once
+// where the agent is open and nothing waits in its line, else from that line's goroutine.
+func (d *agentDirectory) withAgent(ref string, c agentCall) {
+	s, line, serve := d.table.meet(ref, c)
+	if s != nil {
+		if c.open(s, false) == received {
+			return
+		}
+		serve = d.table.join(line, c)
+	}
+	if serve {
+		d.work.start(func() { d.serveLine(line) })
+	}
+}
+
+// serveLine hands over the calls of one line until the line is empty. serveLine may wait, as each call may.
+func (d *agentDirectory) serveLine(line string) {
+	for {
+		c, s, ok := d.table.next(line)
+		if !ok {
+			return
+		}
+		if s == nil || c.open(s, true) != received {
+			c.stored(line)
+		}
+	}
+}
+
+// onLoop has the loop of an agent's session run do, behind the calls on the agent that came before; where the agent
+// isn't open here, stored serves the call in a goroutine that may wait.
+func (d *agentDirectory) onLoop(ref string, do func(*session), stored func(ref string)) {
+	c := agentCall{stored: stored}
+	c.open = func(s *session, _ bool) reception {
+		if s.box.do(func() {
+			if s.m.phase == phaseOver { // the session has ended since: its record may belong to a newer session by now
+				d.withAgent(s.agentID, c)
+				return
+			}
+			do(s)
+		}) {
+			return received
+		}
+		return missed
+	}
+	d.withAgent(ref, c)
 }
 
 // find is the session that a reference means, where it is open here, and its agent_id; else the agent_id of one that
@@ -82,9 +130,8 @@ func (d *agentDirectory) record(ref string) (*record, *rpcError) {
 	return rec, nil
 }
 
-// source is the record of an agent whose conversation another one is to begin with, as it is by now: by id, thread or
-// name, open or not. One that was never prompted is refused, unless an empty conversation will do. It reads the disk.
-func (d *agentDirectory) source(ref string, orEmpty bool) (*record, *rpcError) {
+// recordOf is record for a name too, of whoever has it or had it last.
+func (d *agentDirectory) recordOf(ref string) (*record, *rpcError) {
 	if s := d.table.find(ref); s != nil {
 		ref = s.agentID
 	} else if isName(ref) {
@@ -92,11 +139,17 @@ func (d *agentDirectory) source(ref string, orEmpty bool) (*record, *rpcError) {
 			ref = v.AgentID
 		}
 	}
-	rec, err := d.record(ref)
+	return d.record(ref)
+}
+
+// source is the record of an agent whose conversation another one is to begin with, as it is by now: by id, thread or
+// name, open or not. One that was never prompted is refused, unless an empty conversation will do. It reads the disk.
+func (d *agentDirectory) source(ref string, orEmpty bool) (*record, *rpcError) {
+	rec, err := d.recordOf(ref)
 	if err != nil {
 		return nil, err
 	}
-	if rec = d.ledger.newest(rec); !rec.hasPast() && !orEmpty {
+	if !rec.hasPast() && !orEmpty {
 		return nil, proxyAdvice(codeInvalidSession, remedyNone, fmt.Sprintf("agent %s was never prompted, so there is "+
 			"nothing to begin another one with", rec.AgentID), "; leave fork_of out", "agent_id", rec.AgentID)
 	}
@@ -120,18 +173,12 @@ func (d *agentDirectory) viewOf(r *record) sessionView {
 	v.Resumable = r.BackendID != ""
 	v.Status, v.Interrupted, v.pid = d.reg.told(r)
 	if v.Status == statusParked { // it comes back by its next reply, and so does its mail
-		v.PendingMail, v.AutoMail = d.waitingMail(r.Identity), onOff(autoMailOf(d.cfg, r))
+		v.AutoMail = onOff(autoMailOf(d.cfg, r))
+		if n, err := d.boxes.count(d.life, d.cfg.team, r.Identity); err == nil { // else there is no team
+			v.PendingMail = &n
+		}
 	}
 	return v
-}
-
-// waitingMail is the unread mail of an identity without an open session, nil where there is no team. It reads the disk.
-func (d *agentDirectory) waitingMail(identity string) *int {
-	n, err := d.boxes.count(d.life, d.cfg.team, identity)
-	if err != nil {
-		return nil
-	}
-	return &n
 }
 
 // closedView is how the agent of a call stands that only an open session could serve. The error says who has the
@@ -301,12 +348,7 @@ func (d *agentDirectory) change(agentID string, do func(*record)) *rpcError {
 
 // close closes an agent that isn't open here.
 func (d *agentDirectory) close(ref, correlation string) (closeResult, *rpcError) {
-	if isName(ref) {
-		if v := d.named(ref); v != nil {
-			ref = v.AgentID
-		}
-	}
-	rec, err := d.record(ref)
+	rec, err := d.recordOf(ref)
 	if err == nil && rec.Status == "" {
 		err = d.unknown(ref)
 	}

@@ -56,7 +56,7 @@ type clientOptions struct {
 	// once.
 	submit    func(req turnRequest, w waiterID)
 	cancel    func(w waiterID)
-	decide    func(ask string, by decider, d decision, answers map[string][]string) bool
+	decide    func(agentID, ask string, by decider, d decision, answers map[string][]string)
 	interrupt func(ref, turn string, done func(interruptResult, *rpcError))
 	status    func() statusView
 }

@@ -34,7 +34,6 @@ type hub struct {
 
 	child   childSlot
 	waiters *waiterTable
-	lines   agentLines
 	agents  *agentDirectory
 	names   *identities
 	team    *teamAgents
@@ -75,18 +74,18 @@ func newHub(cfg *config, log *slog.Logger, reg *registry, audit *auditLog) *hub 
 	c := &common{cfg: cfg, log: log, reg: reg, ledger: newLedger(cfg, log, reg, audit), kept: newKeptTurns(reg, log),
 		table: newSessionTable(), life: life}
 	h := &hub{common: c, started: time.Now(), endLife: endLife, endsBy: "asked to stop",
-		waiters: &waiterTable{turns: map[waiterID]*session{}, asks: map[string]*session{}},
-		child:   childSlot{common: c}, lines: agentLines{c}}
+		waiters: &waiterTable{turns: map[waiterID]*session{}},
+		child:   childSlot{common: c}}
 	file := newTeamFile(cfg.teamsRoot, cfg.team, cfg.sessionsRoot)
 	h.names = &identities{common: c, tried: make(chan struct{}),
 		addresses: addressBook{own: file, root: cfg.teamsRoot, aliases: cfg.aliases, roles: cfg.atmRoles}}
 	h.agents = &agentDirectory{common: c, marked: make(chan struct{}),
-		boxes: newInboxes(cfg.teamsRoot, atmSpool(cfg), newLockNotes(cfg.sessionsRoot), reg.disk, log)}
+		boxes: newInboxes(cfg.teamsRoot, atmSpool(cfg), reg.disk, log)}
 	h.team = newTeamAgents(h.agents, h.names, file)
 	h.mail = newMailroom(c, h.team)
 	h.trees = &worktrees{common: c, agents: h.agents}
 	h.opener = &opener{common: c, child: &h.child, names: h.names, tools: &h.tools, trees: h.trees}
-	h.clients = &clientAgents{common: c, agents: h.agents, lines: h.lines, opener: h.opener}
+	h.clients = &clientAgents{common: c, agents: h.agents, opener: h.opener}
 	h.waits = &agentWaits{common: c, agents: h.agents, team: h.team, mail: h.mail}
 	return h
 }
@@ -125,31 +124,41 @@ func (h *hub) submit(req turnRequest, w waiterID) {
 
 // findOrOpen has a turn's session take the turn: the one that is open, or one that it opens.
 func (h *hub) findOrOpen(req turnRequest, w waiterID) {
-	err := h.child.refusal()
+	err, atOnce := h.child.refusal(), req.notify == "" && req.forkOf == ""
 	switch {
 	case err != nil:
 		h.answer(w, turnResult{err: err})
-	case req.mode == modeNew && (req.notify != "" || req.forkOf != ""):
-		h.work.start(func() {
-			switch {
-			case !h.mayNotify(req, w):
-			case req.forkOf == "":
-				h.openNew(req, w)
-			default:
-				if req.fork, err = h.agents.source(req.forkOf, req.client != nil); err != nil {
-					h.answer(w, turnResult{err: err})
-					return
-				}
-				h.enterNew(req, w)
-			}
-		})
-	case req.mode == modeNew:
-		h.openNew(req, w)
-	default:
-		h.lines.withAgent(req.ref, agentCall{
+	case req.mode != modeNew:
+		h.agents.withAgent(req.ref, agentCall{
 			open:   func(s *session, mayWait bool) reception { return h.handTurn(s, req, w, mayWait) },
 			stored: func(ref string) { h.openStored(ref, req, w) },
 		})
+	case atOnce && !h.resume.takes(&req):
+		h.enterNew(req, w)
+	default:
+		h.work.start(func() { h.openNew(req, w, atOnce) })
+	}
+}
+
+// openNew opens a new agent for a turn, or the one of --resume. resumes: resumption.takes has given the turn that one
+// already. It may wait.
+func (h *hub) openNew(req turnRequest, w waiterID, resumes bool) {
+	var err *rpcError
+	switch {
+	case !h.mayNotify(req, w):
+		return
+	case req.forkOf != "":
+		req.fork, err = h.agents.source(req.forkOf, req.client != nil)
+	case resumes || h.resume.takes(&req):
+		err = h.resume.into(&req)
+	}
+	switch {
+	case err != nil:
+		h.answer(w, turnResult{err: err})
+	case req.mode != modeNew:
+		h.findOrOpen(req, w)
+	default:
+		h.enterNew(req, w)
 	}
 }
 
@@ -248,29 +257,12 @@ func (h *hub) mayNotify(req turnRequest, w waiterID) bool {
 	return err == nil
 }
 
-// openNew opens a new agent for a turn, or the one of --resume.
-func (h *hub) openNew(req turnRequest, w waiterID) {
-	if h.resume.takes(&req) {
-		h.work.start(func() {
-			if err := h.resume.into(&req); err != nil {
-				h.answer(w, turnResult{err: err})
-			} else if req.mode != modeNew {
-				h.findOrOpen(req, w)
-			} else {
-				h.enterNew(req, w)
-			}
-		})
-		return
-	}
-	h.enterNew(req, w)
-}
-
 // enterNew makes the session of a new agent.
 func (h *hub) enterNew(req turnRequest, w waiterID) {
 	if req.agentID == "" {
 		req.agentID = h.reg.newAgentID()
 	}
-	s := newSession(h, req.agentID, req.identity)
+	s := newSession(h, req.agentID, req.identity, &req, nil)
 	if h.table.enter(s, "") != nil {
 		h.answer(w, turnResult{err: proxyError(codeInvalidSession, fmt.Sprintf("agent %s exists already", req.agentID),
 			"agent_id", req.agentID)})
@@ -297,7 +289,7 @@ func (h *hub) openStored(ref string, req turnRequest, w waiterID) {
 		h.answer(w, turnResult{err: err})
 		return
 	}
-	s := newSession(h, rec.AgentID, cmp.Or(req.identity, rec.Identity))
+	s := newSession(h, rec.AgentID, cmp.Or(req.identity, rec.Identity), &req, rec)
 	if was := h.table.enter(s, rec.BackendID); was == nil {
 		h.open(s, req, w, rec)
 	} else if h.queueTurn(was, req, w) == missed { // somebody else's call was quicker, and its session has ended since
@@ -308,7 +300,6 @@ func (h *hub) openStored(ref string, req turnRequest, w waiterID) {
 // open gives a new session its first turn and then its place: in this order, so that the turn is answered even if the
 // session gets no place. rec is the agent's record, nil for a new agent.
 func (h *hub) open(s *session, req turnRequest, w waiterID, rec *record) {
-	s.client.setShape(&req, rec)
 	go s.loop()
 	if !h.waiters.assign(w, s) { // cancelled before it began
 		s.end(endFailed, "", nil)
@@ -327,7 +318,7 @@ func (h *hub) open(s *session, req turnRequest, w waiterID, rec *record) {
 }
 
 // giveBack gives a place back that no session has taken.
-func (h *hub) giveBack(p *opening) {
+func (h *hub) giveBack(p *place) {
 	if h.opener.letGo(p); p.made {
 		h.work.start(func() { h.trees.unmake(p.rec) })
 	}
@@ -378,18 +369,19 @@ func (h *hub) cancel(w waiterID) {
 	}
 }
 
-// decide takes the decision on an approval that front.ask has put to somebody; by says who decided. false: the approval
-// was decided already, or withdrawn.
-func (h *hub) decide(ask string, by decider, d decision, answers map[string][]string) bool {
-	s := h.waiters.takeAsk(ask)
-	return s != nil && s.box.do(func() { s.asks.decide(ask, by, d, answers) })
+// decide takes the decision on an approval of an agent's that front.ask has put to somebody; by says who decided. What
+// was decided already, or withdrawn, stays as it is.
+func (h *hub) decide(agentID, ask string, by decider, d decision, answers map[string][]string) {
+	if s := h.table.agent(agentID); s != nil {
+		s.box.do(func() { s.asks.decide(ask, by, d, answers) })
+	}
 }
 
 // interrupt stops a turn and keeps its session: the turn that runs or, where turn names one, that turn, queued or
 // running. done is called once, from another goroutine, when the turn has stopped; where there was nothing to stop, the
 // result says so.
 func (h *hub) interrupt(ref, turn string, done func(interruptResult, *rpcError)) {
-	h.lines.onLoop(ref, func(s *session) { s.turns.interruptTurn(turn, func(r interruptResult) { done(r, nil) }) },
+	h.agents.onLoop(ref, func(s *session) { s.turns.interruptTurn(turn, func(r interruptResult) { done(r, nil) }) },
 		func(ref string) {
 			v, err := h.agents.closedView(ref)
 			done(interruptResult{AgentID: v.AgentID, Identity: v.Identity}, err)
@@ -399,7 +391,7 @@ func (h *hub) interrupt(ref, turn string, done func(interruptResult, *rpcError))
 // approve decides a pending approval for a caller that repeats the action which it decides on. done is called once,
 // from another goroutine, with the decision as it took effect. The first decision wins; a later one gets an error.
 func (h *hub) approve(q approveQuery, done func(decision, *rpcError)) {
-	h.lines.onLoop(q.Agent, func(s *session) { done(s.asks.approve(q)) }, func(ref string) {
+	h.agents.onLoop(q.Agent, func(s *session) { done(s.asks.approve(q)) }, func(ref string) {
 		v, err := h.agents.closedView(ref)
 		done(deny, cmp.Or(err, notPending(v.AgentID, q.Ask)))
 	})
@@ -414,7 +406,7 @@ func notPending(agentID, ask string) *rpcError {
 // setMail turns auto-mail on or off for one session; it is kept in its record. auto true also resumes what the runaway
 // guard has paused. done is called once, from another goroutine.
 func (h *hub) setMail(ref string, auto bool, done func(sessionView, *rpcError)) {
-	h.lines.onLoop(ref, func(s *session) { done(s.mail.set(auto), nil) }, func(ref string) {
+	h.agents.onLoop(ref, func(s *session) { done(s.mail.set(auto), nil) }, func(ref string) {
 		done(h.agents.setMail(ref, auto))
 	})
 }
@@ -432,7 +424,7 @@ func (h *hub) leave(agentID string, done func(closeResult, *rpcError)) {
 }
 
 func (h *hub) closeAs(ref, correlation string, unsummed bool, done func(closeResult, *rpcError)) {
-	h.lines.withAgent(ref, agentCall{
+	h.agents.withAgent(ref, agentCall{
 		open: func(s *session, _ bool) reception {
 			if unsummed {
 				s.box.do(func() { s.client.unsummed = true })
@@ -542,20 +534,16 @@ func (h *hub) stop(grace time.Duration) {
 
 // status tells the whole proxy. It reads no disk.
 func (h *hub) status() statusView {
-	leased := h.table.leased()
 	v := statusView{Team: h.cfg.team, TeamFrom: h.cfg.teamFrom, Unsaved: h.ledger.unsaved(),
-		Uptime:   time.Since(h.started),
-		Sessions: len(leased), Identities: map[string]string{}, EventBytes: h.letters.Load(), Limits: h.limits.view(),
-		EventBytesLimit: maxWaitingBytes}
+		Uptime: time.Since(h.started), Sessions: len(h.table.leased()), Identities: map[string]string{},
+		EventBytes: h.letters.Load(), EventBytesLimit: maxWaitingBytes, Limits: h.limits.view()}
 	h.child.show(&v)
-	for _, s := range leased {
-		if view := s.shown.Load(); view.Identity != "" {
-			v.Identities[view.Identity] = view.AgentID
-		}
-	}
 	for _, s := range h.table.all() {
 		view := *s.shown.Load()
 		v.Agents = append(v.Agents, view)
+		if view.Identity != "" {
+			v.Identities[view.Identity] = view.AgentID
+		}
 		if view.PendingMail != nil {
 			sum := *view.PendingMail + deref(v.PendingMail)
 			v.PendingMail = &sum
@@ -621,14 +609,6 @@ func (h *hub) runTool(ctx context.Context, who atmCaller, tool string, args json
 		h.mail.recount(who.Identity) // the next result must not tell of what was just read
 	}
 	return structured, text, err
-}
-
-// firstNotes are what the first session's first result is to say of the configuration, nil for every later session.
-func (h *hub) firstNotes() []string {
-	if h.notesTold.Swap(true) {
-		return nil
-	}
-	return h.cfg.notes
 }
 
 // workGroup are goroutines, the hub's or a front's: what waits for files, the child or a session runs in one of them.

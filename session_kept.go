@@ -3,13 +3,15 @@ package main
 // session_kept.go owns the results of turns after, or beside, their callers: the last of each session, so that nothing
 // finished is lost with a connection. Session loops put results in, agent_wait and tasks/get read them. On disk they
 // are lines of the session's journal: a background turn is there before its name is given out, every result before its
-// turn is answered. Other processes append there too: whoever has the session. Nothing here may read the disk on a
-// session's loop, nor tell a turn twice as new.
+// turn is answered, and memory keeps of a result that is there no more than that it is. Other processes append there
+// too: whoever has the session. Nothing here may read the disk on a session's loop, nor tell a turn twice as new.
 
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"slices"
@@ -19,7 +21,7 @@ import (
 )
 
 const (
-	maxKeptBytes = 4 << 20 // of all results in memory; older ones are read from disk
+	maxKeptBytes = 4 << 20 // of all results that are on no disk; older ones are gone
 	maxLeft      = 200     // ended sessions that memory still knows the turns of
 )
 
@@ -51,7 +53,7 @@ type keptTurn struct {
 	Lost     bool      `json:"-"` // its process ended before it did
 	Activity string    `json:"-"` // of an unfinished one, in words
 	Pending  []askView `json:"-"` // of an unfinished one
-	away     bool      // memory has let go of the answer: the journal has it
+	away     bool      // memory has let go of the answer, which the journal has, if there is one
 }
 
 // finished reports a turn that has a result.
@@ -65,9 +67,7 @@ type keptTurns struct {
 	mu       sync.Mutex // guards the fields below
 	seq      int64      // of the newest end; begins at the process's start, so that it never runs backwards
 	agents   map[string]*keptAgent
-	began    int64       // seq at first: tells this process's turns from others'
-	order    []*keptTurn // whose result is in memory, oldest first
-	bytes    int
+	began    int64    // seq at first: tells this process's turns from others'
 	left     []string // agent_ids of ended sessions, oldest first
 	watchers map[chan struct{}]bool
 }
@@ -154,17 +154,21 @@ func (k *keptTurns) finish(t keptTurn, rec *record) error {
 		t.Created, t.Task = old.Created, old.Task
 		a.turns = slices.DeleteFunc(a.turns, func(o *keptTurn) bool { return o == old })
 	}
-	file := t // for the disk: memory may let go of the answer meanwhile
-	kept := &t
-	a.turns = append(a.turns, kept)
+	kept := t
+	a.turns = append(a.turns, &kept)
 	a.unseen = true
-	k.pruneLocked(a)
-	k.order = append(k.order, kept)
-	k.bytes += kept.size()
-	k.shrinkLocked()
+	a.prune()
 	k.mu.Unlock()
 
-	return k.write(&file, rec)
+	err := k.write(&t, rec)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err == nil && k.reg.persist {
+		kept.letGo(lostText)
+	} else {
+		k.shrinkLocked()
+	}
+	return err
 }
 
 // seen notes that a session shows itself as it is after the turn that finish
@@ -178,8 +182,8 @@ func (k *keptTurns) seen(agentID string) {
 	k.poke()
 }
 
-// pruneLocked takes out what is more than the newest maxKeptTurns with a result.
-func (k *keptTurns) pruneLocked(a *keptAgent) {
+// prune takes out what is more than the newest maxKeptTurns with a result. keptTurns.mu is held.
+func (a *keptAgent) prune() {
 	n := 0
 	for _, t := range a.turns {
 		if t.finished() {
@@ -191,31 +195,36 @@ func (k *keptTurns) pruneLocked(a *keptAgent) {
 			return false
 		}
 		n--
-		k.uncountLocked(t)
 		return true
 	})
 }
 
-// uncountLocked takes a result out of those that memory holds. false: it isn't among them.
-func (k *keptTurns) uncountLocked(t *keptTurn) bool {
-	i := slices.Index(k.order, t)
-	if i >= 0 {
-		k.order = slices.Delete(k.order, i, i+1)
-		k.bytes -= t.size()
-	}
-	return i >= 0
-}
+// What stands for an answer: that is on no disk and was too much to keep; that was, until its journal is read again.
+const (
+	awayText = "[the answer is no longer kept: memory for finished turns is bounded, and persist_threads is off or the " +
+		"disk could not be written]"
+	lostText = "[the answer can't be read any more: the agent's journal, which had it, is damaged or gone; codex-reply " +
+		"can ask the agent for it again]"
+)
 
-// awayText stands for an answer that is on no disk and was too much to keep.
-const awayText = "[the answer is no longer kept: memory for finished turns is bounded, and persist_threads is off]"
-
-// shrinkLocked lets go of the oldest results while there are too many bytes.
+// shrinkLocked lets go of the oldest results that are on no disk while they are too many bytes.
 func (k *keptTurns) shrinkLocked() {
-	for k.bytes > maxKeptBytes && len(k.order) > 1 {
-		t := k.order[0]
-		k.order = k.order[1:]
-		k.bytes -= t.size()
-		t.letGo(k.reg.persist)
+	var held []*keptTurn
+	size := 0
+	for _, a := range k.agents {
+		for _, t := range a.turns {
+			if t.finished() && !t.away && !t.Lost {
+				held, size = append(held, t), size+t.size()
+			}
+		}
+	}
+	if size <= maxKeptBytes {
+		return
+	}
+	sortTurns(held)
+	for ; size > maxKeptBytes && len(held) > 1; held = held[1:] {
+		size -= held[0].size()
+		held[0].letGo(awayText)
 	}
 }
 
@@ -354,8 +363,9 @@ func (k *keptTurns) fill(turns []keptTurn) {
 			read[t.AgentID] = onDisk
 		}
 		for _, old := range onDisk {
-			if old.TurnID == t.TurnID && old.finished() {
-				t.Result = old.Result
+			// codex mcp-server 0.104 calls turns of two children by one name: one's answer is not the other's
+			if old.TurnID == t.TurnID && old.Updated.Equal(t.Updated) && old.finished() {
+				t.Result, t.away = old.Result, false
 			}
 		}
 	}
@@ -376,28 +386,17 @@ func (k *keptTurns) forget(agentID string) {
 	k.left = append(k.left, agentID)
 	if len(k.left) > maxLeft {
 		if old := k.agents[k.left[0]]; old != nil && !old.open {
-			k.releaseLocked(old)
 			delete(k.agents, k.left[0]) // its journal has it
 		}
 		k.left = k.left[1:]
 	}
-	k.releaseLocked(a)
 }
 
-// releaseLocked lets memory go of a session's answers; its journal has them.
-func (k *keptTurns) releaseLocked(a *keptAgent) {
-	for _, t := range a.turns {
-		if k.uncountLocked(t) {
-			t.letGo(true)
-		}
-	}
-}
-
-// letGo replaces a result by what is known without its answer.
-func (k *keptTurn) letGo(onDisk bool) {
+// letGo replaces a result by what is known without its answer, for which text stands.
+func (k *keptTurn) letGo(text string) {
 	short := *k.Result
-	short.Content, short.Notes, short.Declined = awayText, nil, nil
-	k.Result, k.away = &short, onDisk
+	short.Content, short.Notes, short.Declined = text, nil, nil
+	k.Result, k.away = &short, true
 }
 
 // poke tells whoever watches that something has changed.
@@ -451,7 +450,7 @@ func (k *keptTurns) load(agentID string) {
 	}
 	a.read, a.stamp = now, changed
 	news := k.mergeLocked(a, onDisk)
-	k.pruneLocked(a)
+	a.prune()
 	k.mu.Unlock()
 	if news {
 		k.poke()
@@ -463,11 +462,20 @@ func (k *keptTurns) othersLocked(a *keptAgent) bool {
 	return slices.ContainsFunc(a.turns, func(t *keptTurn) bool { return !t.finished() && t.Process != k.began })
 }
 
-// runs reports whether the process that began an unfinished turn still has its
-// session: the turn's end is told by nothing else.
+// runs reports whether the process that began an unfinished turn still has its session: the turn's end is told by
+// nothing else. A turn may have been accepted before its agent had a name. The record tells the name, and as long as
+// there is no record, the agent is being opened, if by a process that lives. A lease without a pid is just being written.
 func (k *keptTurns) runs(t *keptTurn) bool {
-	by, pid, held := k.reg.holder(t.Identity)
-	return held && pid == t.PID && (by == t.AgentID || by == "")
+	name := t.Identity
+	if name == "" {
+		rec, err := k.reg.readRecord(t.AgentID)
+		if err != nil {
+			return errors.Is(err, fs.ErrNotExist) && t.PID != os.Getpid() && pidAlive(t.PID)
+		}
+		name = rec.Identity
+	}
+	by, pid, held := k.reg.holder(name)
+	return held && (pid == t.PID || pid == 0) && (by == t.AgentID || by == "")
 }
 
 // lose ends a turn whose process ended before it did: it is told as failed, not passed over.
@@ -500,7 +508,7 @@ func (k *keptTurns) mergeLocked(a *keptAgent, onDisk []*keptTurn) (news bool) {
 		}
 		if t.finished() { // the journal has the answer; memory keeps what there is without it
 			if !t.Lost {
-				t.letGo(true)
+				t.letGo(lostText)
 			}
 			if t.Process != k.began && t.Updated.UnixMicro() > k.began {
 				k.seq++

@@ -178,7 +178,49 @@ func TestKeptTurnsOfAnotherProcess(t *testing.T) {
 	}
 }
 
-// The newest maxKeptTurns stay, in memory and on disk.
+// A turn that was accepted before its agent had a name runs as long as its process opens the agent, then as long as the
+// agent's lease is held; it was told as lost from the first.
+func TestKeptTurnOfAnAgentWithoutAName(t *testing.T) {
+	notUnderWine(t, "a program that Linux has started has no parent")
+	dir := t.TempDir()
+	theirs, ours := keptIn(t, dir, true), keptIn(t, dir, true)
+	begin := func(turn string, pid int) {
+		now := time.Now()
+		wantNil(t, theirs.write(&keptTurn{AgentID: keptAgentID, TurnID: turn, Status: "queued", Created: now, Updated: now,
+			Process: theirs.began, PID: pid}, nil))
+	}
+	begin("bg-one", os.Getppid())
+	begin("bg-two", os.Getpid()) // ours, of a process before us that had our number
+	if one, two := ours.turn("bg-one"), ours.turn("bg-two"); one.finished() || !two.Lost {
+		t.Fatalf("while the agent is opened: %+v, %+v", one, two)
+	}
+	lease, err := theirs.reg.acquire("ann", keptAgentID)
+	wantNil(t, err)
+	begin("bg-three", os.Getpid())
+	wantNil(t, theirs.reg.save(record{AgentID: keptAgentID, Identity: "ann", Team: "default",
+		turnNote: turnNote{Status: statusBusy}}))
+	if three := ours.turn("bg-three"); three.finished() {
+		t.Fatalf("while it runs: %+v", three)
+	}
+	lease.release()
+	if three := ours.turn("bg-three"); !three.Lost {
+		t.Fatalf("after its process let go: %+v", three)
+	}
+}
+
+// held are the bytes of the answers that memory holds.
+func (k keptRig) held() (size int) {
+	for _, a := range k.agents {
+		for _, turn := range a.turns {
+			if turn.finished() && !turn.away {
+				size += turn.size()
+			}
+		}
+	}
+	return size
+}
+
+// The newest maxKeptTurns stay on disk, and none of their answers in memory.
 func TestKeptTurnsAreBounded(t *testing.T) {
 	t.Parallel()
 	k := keptIn(t, t.TempDir(), true)
@@ -186,8 +228,8 @@ func TestKeptTurnsAreBounded(t *testing.T) {
 	for i := range 3 * maxKeptTurns {
 		k.end(fmt.Sprintf("t-%02d", i), strings.Repeat("y", maxKeptBytes/maxKeptTurns))
 	}
-	if k.bytes > maxKeptBytes {
-		t.Errorf("%d bytes in memory", k.bytes)
+	if size := k.held(); size > 0 {
+		t.Errorf("%d bytes in memory", size)
 	}
 	turns := k.between(keptAgentID, 0, k.now())
 	if len(turns) != maxKeptTurns || turns[0].TurnID != fmt.Sprintf("t-%02d", 2*maxKeptTurns) {
@@ -205,7 +247,7 @@ func TestKeptTurnsAreBounded(t *testing.T) {
 }
 
 // Without a disk the newest answers stay, and an older one says that it's gone. With one an ended session's answers
-// leave memory and are read again from its journal.
+// are read from its journal.
 func TestKeptTurnsOfAnEndedSession(t *testing.T) {
 	dir := t.TempDir()
 	k := keptIn(t, dir, false)
@@ -218,6 +260,9 @@ func TestKeptTurnsOfAnEndedSession(t *testing.T) {
 	if len(turns) != 5 || turns[0].Result.Content != awayText || len(turns[4].Result.Content) != maxKeptBytes/3 {
 		t.Errorf("kept %d, first %.40q", len(turns), turns[0].Result.Content)
 	}
+	if size := k.held(); size > maxKeptBytes {
+		t.Errorf("%d bytes in memory", size)
+	}
 	if files, _ := os.ReadDir(dir); len(files) != 0 {
 		t.Errorf("%d entries on disk", len(files))
 	}
@@ -226,9 +271,6 @@ func TestKeptTurnsOfAnEndedSession(t *testing.T) {
 	k.asked(keptAgentID)
 	k.end("one", "the answer")
 	k.forget(keptAgentID)
-	if k.bytes != 0 || len(k.order) != 0 {
-		t.Errorf("%d bytes of %d turns in memory", k.bytes, len(k.order))
-	}
 	want(t, k.turn("one").Result.Content, "the answer")
 	// looking again and again is cheap
 	if turns := k.ended(keptAgentID, 0, k.now()); len(turns) != 1 || !turns[0].away {
@@ -243,6 +285,33 @@ func TestKeptTurnsOfAnEndedSession(t *testing.T) {
 		t.Errorf("%d sessions in memory", n)
 	}
 	want(t, k.turn("one").Result.Content, "the answer") // after memory forgot it
+}
+
+// An answer is never taken for that of another turn, nor told to be gone for a reason that isn't so.
+func TestKeptTurnsThatTheJournalLacks(t *testing.T) {
+	t.Parallel()
+	k := keptIn(t, t.TempDir(), true)
+	k.asked(keptAgentID)
+	k.end("2", "of one child")
+	k.end("2", "of the next")
+	turns := k.between(keptAgentID, 0, k.now())
+	if len(turns) != 2 || turns[0].Result.Content != lostText || turns[1].Result.Content != "of the next" {
+		t.Errorf("two turns of one name: %+v, %+v", turns[0].Result, turns[1].Result)
+	}
+	wantNil(t, os.WriteFile(k.reg.journals.path(keptAgentID), []byte("damaged"), 0o600))
+	want(t, k.turn("2").Result.Content, lostText)
+	wantNil(t, k.reg.journals.remove(keptAgentID))
+	want(t, k.turn("2").Result.Content, lostText)
+
+	wantNil(t, os.Mkdir(k.reg.journals.path(keptAgentID), 0o700)) // as where the disk is full
+	for _, name := range []string{"a", "b", "c"} {
+		if k.finish(keptTurn{AgentID: keptAgentID, TurnID: name, Status: "completed", Result: &turnResult{
+			AgentID: keptAgentID, TurnID: name, Content: strings.Repeat(name, maxKeptBytes/2)}}, nil) == nil {
+			t.Fatalf("%s was written", name)
+		}
+	}
+	want(t, k.turn("a").Result.Content, awayText)
+	want(t, k.turn("c").Result.Content, strings.Repeat("c", maxKeptBytes/2))
 }
 
 // max_answer_bytes cuts between characters, and the file that the cut answer
@@ -342,6 +411,30 @@ func TestWorldWaitForATurnThatIsOver(t *testing.T) {
 		refused.fails(t, codeSessionClosed)
 		mustContain(t, string(w.tool("agent_wait", "agent_id", agent).ok(t)), `"content":"done"`)
 		kept(func(a *keptAgent) { w.is("a closed session's turns are taken for an open one's", a.open, false) })
+
+		// Another turn's end is not what is waited for, and neither is its own time.
+		busy := w.agent("SAY zero")
+		first := resultField(w.tool("codex-reply", "agent_id", busy, "prompt", "SLOW 1000 one", "background", true).ok(t),
+			"turn_id")
+		second := resultField(w.tool("codex-reply", "agent_id", busy, "prompt", "SLOW 1000 two", "background", true).ok(t),
+			"turn_id")
+		late := w.tool("agent_wait", "agent_id", busy, "turn_id", second, "timeout_secs", 0).ok(t)
+		mustContain(t, string(late), `"timed_out":true`, `"activity":"waiting for its turn"`)
+		both := w.tool("agent_wait", "agent_id", busy, "turn_id", second)
+		mustContain(t, string(w.tool("agent_wait", "agent_id", busy, "turn_id", first).ok(t)), `"content":"one"`)
+		synctest.Wait()
+		w.is("answered by another turn's end", len(both.got), 0)
+		mustContain(t, string(both.ok(t)), `"content":"two"`)
+		w.tool("agent_wait", "agent_id", busy, "turn_id", "none").fails(t, codeSessionNotFound, `has no turn "none"`)
+
+		gone := resultField(w.tool("codex-reply", "agent_id", busy, "prompt", "SLOW 1000 three", "background", true).ok(t),
+			"turn_id")
+		call = w.tool("agent_wait", "agent_id", busy, "turn_id", gone)
+		synctest.Wait()
+		agent = busy
+		kept(func(a *keptAgent) { a.turns = nil }) // as where another process had it, and its journal went
+		w.hub.kept.poke()
+		call.fails(t, codeSessionNotFound, `has no turn "`+gone+`"`)
 	})
 }
 

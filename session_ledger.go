@@ -28,7 +28,7 @@ type ledger struct {
 	warnSave, warnAudit sync.Once // a full disk is told once
 
 	mu       sync.Mutex        // guards the fields below
-	open     map[string]record // of the open sessions, for the index
+	open     map[string]record // of the open sessions, as they know them
 	kept     map[string]record // of those that aren't on disk: persist_threads = false, or it can't be written
 	instance string            // identity that names this instance's index
 }
@@ -50,24 +50,31 @@ func (l *ledger) named(identity string) {
 func (l *ledger) leave(agentID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.open, agentID)
-	l.indexLocked()
+	if _, listed := l.open[agentID]; listed {
+		delete(l.open, agentID)
+		l.indexLocked()
+	}
 }
 
-// remembered is a session that is on no disk, nil if there is none.
-func (l *ledger) remembered(agentID string) *record {
+// onNoDisk reports a session that this process alone knows of.
+func (l *ledger) onNoDisk(agentID string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r, ok := l.kept[agentID]; ok {
-		return &r
-	}
-	return nil
+	_, kept := l.kept[agentID]
+	return kept
 }
 
-// record is what is known of a session, nil if that is nothing. It reads the disk.
+// record is what is known of a session, nil if that is nothing: of an open one what the session knows, which may be
+// ahead of its file. It may read the disk.
 func (l *ledger) record(agentID string) *record {
-	if rec := l.remembered(agentID); rec != nil {
-		return rec
+	l.mu.Lock()
+	known, here := l.open[agentID]
+	if !here {
+		known, here = l.kept[agentID]
+	}
+	l.mu.Unlock()
+	if here {
+		return &known
 	}
 	rec, err := l.reg.load(agentID)
 	if err != nil {
@@ -76,25 +83,17 @@ func (l *ledger) record(agentID string) *record {
 	return rec
 }
 
-// newest is a record as its session here has it by now, which may be ahead of its file.
-func (l *ledger) newest(rec *record) *record {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if r, ok := l.open[rec.AgentID]; ok {
-		return &r
-	}
-	return rec
-}
-
-// records lists the team's sessions, newest first: the limit newest on disk, or all of them for 0, and those on no
-// disk. With an error it still lists the latter. It reads the disk.
+// records lists the team's sessions, newest first: the limit newest on disk, or all of them for 0, and those that are
+// open here or on no disk. With an error it still lists the latter. It reads the disk.
 func (l *ledger) records(limit int) ([]record, error) {
 	onDisk, err := l.reg.list(limit)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	out := slices.Collect(maps.Values(l.kept))
+	here := maps.Clone(l.kept)
+	maps.Copy(here, l.open)
+	out := slices.Collect(maps.Values(here))
 	for _, r := range onDisk {
-		if _, newer := l.kept[r.AgentID]; !newer { // what is kept is newer than its file
+		if _, newer := here[r.AgentID]; !newer {
 			out = append(out, r)
 		}
 	}
@@ -161,10 +160,11 @@ func (l *ledger) save(rec *record) {
 
 // put writes the record of a session that nobody has open.
 func (l *ledger) put(rec *record) error {
-	if l.remembered(rec.AgentID) != nil {
+	if l.onNoDisk(rec.AgentID) {
 		l.save(rec)
 		return nil
 	}
+	l.leave(rec.AgentID)
 	return l.reg.save(*rec)
 }
 
@@ -177,7 +177,7 @@ func (l *ledger) noted(rec *record, err error) {
 	if err != nil {
 		l.warnUnsaved(err)
 	}
-	if l.remembered(rec.AgentID) != nil || err != nil || !l.cfg.persistThreads {
+	if l.onNoDisk(rec.AgentID) || err != nil || !l.cfg.persistThreads {
 		l.save(rec) // a note alone resumes nothing
 		return
 	}
@@ -186,9 +186,9 @@ func (l *ledger) noted(rec *record, err error) {
 	l.openLocked(rec)
 }
 
-// openLocked has the index list a session as it is now, if it is open.
+// openLocked has the index list a session as it is now, as long as it is open.
 func (l *ledger) openLocked(rec *record) {
-	if isOpen(rec.Status) {
+	if delete(l.open, rec.AgentID); isOpen(rec.Status) {
 		l.open[rec.AgentID] = *rec
 	}
 	l.indexLocked()
@@ -230,15 +230,10 @@ func (l *ledger) indexLocked() {
 	}
 }
 
-// facts are a session's surroundings now. With the session's own cache, reading .git costs a few stats.
-func (l *ledger) facts(repo *repoCache, identity, cwd string) contextFacts {
-	return contextFacts{Identity: identity, Team: l.cfg.team, Repo: repo.read(cwd), Cwd: cwd}
-}
-
-// auditTurn notes a forwarded turn (FR-9.2).
-func (l *ledger) auditTurn(s *session, t *turn) {
-	e := auditEntry{Event: "turn", Correlation: t.req.correlation, AgentID: s.agentID, Identity: s.place.rec.Identity,
-		Thread: s.thread}
+// auditTurn notes a forwarded turn (FR-9.2), event "turn", or a message that goes into the turn of an id, "steer".
+func (l *ledger) auditTurn(s *session, event string, t *turn, id string) {
+	e := auditEntry{Event: event, Correlation: t.req.correlation, AgentID: s.agentID, Identity: s.place.rec.Identity,
+		Thread: s.thread, Turn: id}
 	if m := t.req.mail; m != nil {
 		e.Detail = "message_ids: " + strings.Join(m.ids, " ")
 		if t.req.source == sourceMail {
@@ -252,16 +247,6 @@ func (l *ledger) auditTurn(s *session, t *turn) {
 		if e.Summary = t.req.prompt; t.req.source == sourceMail {
 			e.Summary = t.req.mail.words
 		}
-	}
-	l.audit.append(e)
-}
-
-// auditSteer notes a message that goes into a running turn.
-func (l *ledger) auditSteer(s *session, t, into *turn) {
-	e := auditEntry{Event: "steer", Correlation: t.req.correlation, AgentID: s.agentID, Identity: s.place.rec.Identity,
-		Thread: s.thread, Turn: into.id}
-	if l.cfg.persistThreads {
-		e.Summary = t.req.prompt
 	}
 	l.audit.append(e)
 }
@@ -285,7 +270,7 @@ func (l *ledger) auditChoice(rec *record, set sessionSettings) {
 
 // decisionLine is what the audit log tells of an approval.
 func (l *ledger) decisionLine(s *session, p *pendingAsk, by decider, d decision) auditEntry {
-	e := auditEntry{Event: "approval", Correlation: p.correlation, AgentID: s.agentID, Identity: s.place.identity(),
+	e := auditEntry{Event: "approval", Correlation: p.correlation, AgentID: s.agentID, Identity: s.place.rec.Identity,
 		Thread: p.thread, Turn: p.turn, Summary: p.action, Decision: d.String(), Detail: p.kind + ", " + by.words(d)}
 	if d == approveAlways {
 		e.Detail += ", rule: " + string(toJSON(p.rule))
@@ -322,9 +307,9 @@ func (l *ledger) auditShutdown(why string) {
 
 // fit cuts an answer to max_answer_bytes and keeps the whole in a file, which
 // the cut answer names. A client with sessions of its own was told all of it.
-func (l *ledger) fit(text string, p *opening, turnID string) string {
+func (l *ledger) fit(text string, p *place, turnID string) string {
 	limit := l.cfg.maxAnswerBytes
-	if limit <= 0 || len(text) <= limit || p == nil {
+	if limit <= 0 || len(text) <= limit {
 		return text
 	}
 	shown := clipUTF8(text, limit)
@@ -345,7 +330,7 @@ var errNotKept = errors.New("persist_threads is off, so nothing is kept on disk"
 
 // keepBeside writes a text of a turn, which is too long for a result, to a file of the session; name is the turn's id
 // with an ending.
-func (l *ledger) keepBeside(p *opening, name, text string) (path string, err error) {
+func (l *ledger) keepBeside(p *place, name, text string) (path string, err error) {
 	if !l.cfg.persistThreads {
 		return "", errNotKept
 	}

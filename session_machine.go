@@ -8,7 +8,6 @@ package main
 import (
 	"cmp"
 	"slices"
-	"time"
 )
 
 // maxQueue is how many turns may wait in one session (-32004 past it).
@@ -115,29 +114,6 @@ type effect struct {
 	turn   *turn
 	finish finishKind
 	end    ending
-}
-
-// turn is one queued or running turn.
-type turn struct {
-	req      turnRequest
-	waiter   waiterID   // 0: nobody (any more)
-	joined   []waiterID // who steered the turn, and gets its answer too
-	shared   bool       // somebody who was answered already has steered the turn, and looks for its answer
-	mailText string     // the mail of req.mail, in front of a client's prompt
-	id       string     // Codex's name for it, "" until acknowledged
-	stop     stopReason
-	over     overrun      // the limit that ended it
-	run      *turnRun     // what the session gathers while it runs
-	under    turnSettings // that it was started with
-	limit    *time.Timer  // timeout_secs, while Codex isn't ready
-	accept   *time.Timer  // until a background turn is accepted at the latest
-
-	accepted bool // the caller of a background turn has its name
-	passed   bool // it was to go into a turn that is over, so it runs before what came behind it
-	kept     bool // its result is
-	asksMail bool // mail was looked for that goes with it
-	asked    time.Time
-	stoppers []func() // who waits until it has stopped
 }
 
 // turnMachine is a session's queue and running turn.

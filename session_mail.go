@@ -1,10 +1,10 @@
 package main
 
 // session_mail.go owns what a session does about its mail: when mail is fetched, delivered and acknowledged, and when
-// that pauses. It runs on the session's own goroutine; files are the mailroom's. A message is acknowledged when Codex
-// has taken the turn that carries the message, never before, and never delivered after. In an editor a turn that nobody
-// asked for surprises, so there (acp_mail = "prompt") mail starts no turn: the next prompt takes what is unread along,
-// by the same rules, and waits for the inbox for mailWaitLimit at most.
+// that pauses. It runs on the session's own goroutine; files are its inbox's (session_inbox.go). A message is
+// acknowledged when Codex has taken the turn that carries the message, never before, and never delivered after. In an
+// editor a turn that nobody asked for surprises, so there (acp_mail = "prompt") mail starts no turn: the next prompt
+// takes what is unread along, by the same rules, and waits for the inbox for mailWaitLimit at most.
 //
 //	idle ──mail, nothing runs or waits──▶ fetching ──▶ queued ──▶ running ──▶ idle
 //
@@ -16,7 +16,7 @@ package main
 //   - queued: a mail turn waits in the machine, behind every client's turn. If one of those comes before the mail turn
 //     starts, the mail turn is dropped likewise; close, park and shutdown drop it for good. Its messages stay unread.
 //   - running: Codex has been sent the turn. With evStarted its messages are acknowledged: remembered at once, marked
-//     read soon (mailroom.mark). If the turn ends without evStarted (refused, the child died, nothing ran after all),
+//     read soon (mailSlot.mark). If the turn ends without evStarted (refused, the child died, nothing ran after all),
 //     they are delivered again after a backoff. A start without an answer is interrupted by the machine and only over
 //     when Codex has said what became of it: the end of a turn with a name means that it ran, which acknowledges;
 //     without a name it did not. Where Codex says nothing the session is broken, and gets no mail.
@@ -51,14 +51,14 @@ const (
 type mailPump struct {
 	s       *session
 	state   pumpState
-	turn    *turn  // that carries mail: queued or running
-	waits   *turn  // the prompt that waits for a fetch, nil for none
-	looked  bool   // the inbox was read for a prompt once since the session opened
-	joined  bool   // the mailroom looks after the inbox
-	asked   *bool  // agent_mail's word before there was a record
-	unread  int    // messages, as last counted; -1: there is no team
-	dirty   bool   // there may be mail that was not looked for
-	refused string // why the inbox isn't delivered from
+	turn    *turn     // that carries mail: queued or running
+	waits   *turn     // the prompt that waits for a fetch, nil for none
+	looked  bool      // the inbox was read for a prompt once since the session opened
+	inbox   *mailSlot // nil: the mailroom doesn't look after any
+	asked   *bool     // agent_mail's word before there was a record
+	unread  int       // messages, as last counted; -1: there is no team
+	dirty   bool      // there may be mail that was not looked for
+	refused string    // why the inbox isn't delivered from
 	// whose name the agent's has become too, "" for nobody else's: then no mail is sent or delivered
 	conflict string
 	paused   string      // why nothing is delivered until a client's turn or agent_mail
@@ -70,23 +70,22 @@ type mailPump struct {
 
 // join has the mailroom look after the inbox, once the session is open.
 func (p *mailPump) join() {
-	if p.joined {
+	if p.inbox != nil {
 		return
 	}
 	if p.unread = -1; p.s.h.cfg.teamless {
 		return
 	}
-	p.joined = true
 	if p.asked != nil {
 		p.s.place.rec.AutoMail = p.asked
 	}
-	p.s.h.mail.join(p.s, p.s.place.rec.Identity)
+	p.inbox = p.s.h.mail.join(p.s, p.s.place.rec.Identity)
 }
 
 // leave ends that with the session.
 func (p *mailPump) leave() {
-	if p.joined {
-		p.s.h.mail.leave(p.s, p.s.place.rec.Identity)
+	if p.inbox != nil {
+		p.inbox.leave(p.s)
 		p.stopRetry()
 	}
 }
@@ -100,7 +99,7 @@ func (p *mailPump) stopRetry() {
 
 // pending is what views tell of unread mail: nil without a team.
 func (p *mailPump) pending() *int {
-	if !p.joined || p.unread < 0 {
+	if p.inbox == nil || p.unread < 0 {
 		return nil
 	}
 	n := p.unread
@@ -182,13 +181,13 @@ func (p *mailPump) counted(unread int, changed bool, conflict string) {
 // quiet reports that nothing runs or waits and a turn could start.
 func (p *mailPump) quiet() bool {
 	s := p.s
-	return s.place != nil && s.thread != "" && s.m.ending == endNone && s.m.cur == nil && len(s.m.queue) == 0 &&
+	return s.thread != "" && s.m.ending == endNone && s.m.cur == nil && len(s.m.queue) == 0 &&
 		(s.m.phase == phaseIdle || s.m.phase == phaseOpening && !s.opening)
 }
 
 // withPrompts reports a session whose mail goes with its client's prompts.
 func (p *mailPump) withPrompts() bool {
-	return p.s.place != nil && p.s.place.client && p.s.h.cfg.acpMail == "prompt"
+	return p.s.place.client && p.s.h.cfg.acpMail == "prompt"
 }
 
 // fetch begins a fetch if there is any reason to. The loop calls it after everything that had come was taken in.
@@ -201,7 +200,7 @@ func (p *mailPump) fetch() {
 	p.dirty, p.state = false, pumpFetching
 	identity := s.place.rec.Identity
 	s.h.work.start(func() {
-		got := s.h.mail.fetch(s.agentID, identity)
+		got := p.inbox.fetch(s.agentID, identity)
 		s.box.do(func() { p.fetched(got) })
 	})
 }
@@ -248,7 +247,7 @@ func (p *mailPump) delaysTurn() bool {
 	if p.waits != nil {
 		return slices.Contains(s.m.queue, p.waits)
 	}
-	if !p.withPrompts() || p.state != pumpIdle || !p.joined || p.retry != nil || s.m.phase != phaseIdle ||
+	if !p.withPrompts() || p.state != pumpIdle || p.inbox == nil || p.retry != nil || s.m.phase != phaseIdle ||
 		s.m.ending != endNone || !p.auto() {
 		return false
 	}
@@ -261,7 +260,7 @@ func (p *mailPump) delaysTurn() bool {
 		return false
 	}
 	identity := s.place.rec.Identity
-	p.fetchFor(t, func() mailFetch { return s.h.mail.fetch(s.agentID, identity) })
+	p.fetchFor(t, func() mailFetch { return p.inbox.fetch(s.agentID, identity) })
 	return true
 }
 
@@ -274,7 +273,7 @@ func (p *mailPump) fetchFor(t *turn, fetch func() mailFetch) {
 		if p.waits == t {
 			p.waits = nil
 			s.log.Warn("a prompt goes without the mail that is unread, since the inbox could not be read in time",
-				"identity", s.place.identity(), "limit", mailWaitLimit)
+				"identity", s.place.rec.Identity, "limit", mailWaitLimit)
 		}
 	})
 	s.h.work.start(func() {
@@ -332,7 +331,7 @@ func (p *mailPump) acknowledge(t *turn, id string) {
 		p.hour = append(p.hour, time.Now())
 	}
 	p.unread = max(0, p.unread-len(m.keys))
-	s.h.mail.acknowledge(s.place.rec.Identity, m.name, m.keys)
+	p.inbox.acknowledge(m.name, m.keys)
 	s.h.team.usesMail(s.agentID)
 	s.log.Info("mail delivered", "identity", s.place.rec.Identity, "messages", len(m.keys), "turn", id, "correlation",
 		t.req.correlation)
@@ -389,7 +388,7 @@ func (p *mailPump) pause(why string, last mailMessage) {
 	text := fmt.Sprintf("This is an automatic message. Mail to %s is not delivered for now: %s. Your message is kept "+
 		"in its inbox, unread, and will be delivered then. Don't answer this.", identity, why)
 	s.h.work.start(func() {
-		if err := s.h.mail.reply(identity, last, mailMessage{Text: text, Summary: "mail is paused"}); err != nil {
+		if err := p.inbox.reply(identity, last, mailMessage{Text: text, Summary: "mail is paused"}); err != nil {
 			s.log.Info("the sender is not told that auto-mail is paused", "to", cutName(last.From), "err", err)
 		}
 	})
@@ -400,20 +399,20 @@ func (p *mailPump) resume() {
 	p.row = 0
 	if p.paused != "" {
 		p.paused, p.hour, p.dirty = "", nil, true
-		p.s.h.ledger.auditMail(p.s.agentID, p.s.place.identity(), "auto_mail", "", "resumed", "")
+		p.s.h.ledger.auditMail(p.s.agentID, p.s.place.rec.Identity, "auto_mail", "", "resumed", "")
 	}
 }
 
 // set is agent_mail: auto-mail of this session, whatever else is configured.
 func (p *mailPump) set(auto bool) sessionView {
 	s := p.s
-	if s.place == nil {
+	if !s.hasPlace() {
 		p.asked = &auto
 	} else {
 		s.place.rec.AutoMail = &auto
 		s.h.ledger.save(&s.place.rec)
 	}
-	s.h.ledger.auditMail(s.agentID, s.place.identity(), "auto_mail", "", onOff(auto), "by agent_mail")
+	s.h.ledger.auditMail(s.agentID, s.place.rec.Identity, "auto_mail", "", onOff(auto), "by agent_mail")
 	if auto {
 		p.dirty = true
 		p.resume()

@@ -45,7 +45,7 @@ func (w *world) wantMember() {
 
 // others are the inboxes as another program sees them.
 func (w *world) others() *inboxes {
-	return newInboxes(w.cfg.teamsRoot, "", "", nil, slog.New(slog.DiscardHandler))
+	return newInboxes(w.cfg.teamsRoot, "", nil, slog.New(slog.DiscardHandler))
 }
 
 // mail writes to an agent, as the lead.
@@ -232,7 +232,7 @@ func TestWorldMailAndClientsTakeTurns(t *testing.T) {
 		gate, open = w.gate()
 		s, release = w.hold(agent)
 		synctest.Wait()
-		got := w.hub.mail.fetch(agent, "ann")
+		got := w.hub.mail.slots["ann"].fetch(agent, "ann")
 		s.box.do(func() { s.mail.fetched(got) })
 		client := turnRequest{mode: modeReply, ref: agent, prompt: "GATE " + gate + "\nSAY client", run: true}
 		w.hub.submit(client, 0)
@@ -394,7 +394,7 @@ func TestWorldMailSwitches(t *testing.T) {
 		if on := w.record(agent).AutoMail; on == nil || *on {
 			t.Errorf("the record says %v", on)
 		}
-		w.setMail(agent, true) // of a closed one: for when it is opened again
+		w.is("of a closed one, for when it is opened again", w.setMail(agent, true).AutoMail, "on")
 		w.tool("codex", "agent_id", agent).ok(t)
 		w.after(polled)
 		w.wantMail("[one] [two]", "lead: one | lead: two")
@@ -465,7 +465,7 @@ func TestWorldMailRunaway(t *testing.T) {
 	})
 }
 
-// Claude Code's system frames are what they are; see session_mailroom.go.
+// Claude Code's system frames are what they are; see session_inbox.go.
 func TestWorldMailFrames(t *testing.T) {
 	withAnn(t, nil, "", func(t *testing.T, w *world, agent string) {
 		w.post("ann", mailMessage{Text: `{"type":"idle_notification","from":"bob","idleReason":"available"}`,
@@ -499,6 +499,11 @@ func TestWorldMailFrames(t *testing.T) {
 		lines := readText(t, filepath.Join(w.cfg.sessionsRoot, w.cfg.team, "audit.jsonl"))
 		for _, event := range []string{"mail_noted", "mail_answered", "mail_left", "mail_turn"} {
 			w.is("audit lines of "+event, strings.Count(lines, `"event":"`+event+`"`), 1)
+		}
+		for line := range strings.Lines(lines) {
+			if stringField(json.RawMessage(line), "event") == "mail_noted" {
+				hasFields(t, json.RawMessage(line), `{"identity":"ann","recipient":"bob","detail":"$re:^message_id: ."}`)
+			}
 		}
 	})
 }
@@ -732,7 +737,7 @@ func TestWorldOfferedMailTooLate(t *testing.T) {
 			s.carry(s.m.submit(late))
 			s.mail.fetchFor(late, func() mailFetch {
 				<-gate
-				return w.hub.mail.fetch(born.agentID, "ann")
+				return w.hub.mail.slots["ann"].fetch(born.agentID, "ann")
 			})
 		})
 		w.is("answer", (<-got).Content, "alone")
@@ -812,12 +817,11 @@ func TestMailroomPause(t *testing.T) {
 	} {
 		r := testMailroom(t, tt.open...)
 		r.cfg.idleTimeout, r.last = tt.limit, time.Now().Add(-tt.quiet)
-		if got := r.pause(tt.noticed); got != tt.rests || r.rests() != got {
+		if got := r.rests(tt.noticed); got != tt.rests {
 			t.Errorf("%s: rests %v", tt.name, got)
 		}
-		r.active()
-		if r.rests() || len(r.wake) > 0 != tt.rests {
-			t.Errorf("%s: a turn did not begin the poll again: %d", tt.name, len(r.wake))
+		if r.active(); r.rests(tt.noticed) && tt.open != nil {
+			t.Errorf("%s: a turn did not begin the poll again", tt.name)
 		}
 	}
 }

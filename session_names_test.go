@@ -140,8 +140,8 @@ func (w *world) liveAsAgents() {
 	}
 	wantNil(w.t, json.Unmarshal(tool("agent_wait", "agent_id", bob), &shown))
 	ask := shown.Content.Agents[0].Asks[0]
-	w.tool("agent_approve", "agent_id", bob, "approval_id", ask.ID, "action", "other", "decision", "deny").wait()
-	tool("agent_approve", "agent_id", bob, "approval_id", ask.ID, "action", ask.Action, "decision", "deny")
+	w.tool("agent_approve", "agent_id", bob, "approval_id", ask.ApprovalID, "action", "other", "decision", "deny").wait()
+	tool("agent_approve", "agent_id", bob, "approval_id", ask.ApprovalID, "action", ask.Action, "decision", "deny")
 	tool("agent_wait", "agent_id", bob)
 	tool("agent_mail", "agent_id", bob, "auto", false)
 	tool("codex", "prompt", "SAY fork", "fork_of", bob)
@@ -203,5 +203,26 @@ func TestTheAncestorsIdsMeanItsSessions(t *testing.T) {
 		w.is("the same agent", resultField(w.reply("c-1", "SAY x").ok(t), "agent_id"), ann)
 		w.tool("agent_close", "agent_id", ann).ok(t)
 		w.is("reopened", resultField(w.tool("codex", "agent_id", "c-1").ok(t), "agent_id"), ann)
+	})
+}
+
+// A fork begins with what the other agent touched, and what either touches then is its own.
+func TestWorldForkTouchesItsOwn(t *testing.T) {
+	inWorld(t, nil, noElicitation, func(t *testing.T, w *world) {
+		patch := func(agent, files string) {
+			w.reply(agent, "PATCH "+strings.ReplaceAll(files, " ", " text\nPATCH ")+" text\nSAY done").ok(t)
+		}
+		args := []any{"sandbox", "workspace-write", "approval-policy", "never", "prompt", "SAY one"}
+		agent := resultField(w.tool("codex", args...).ok(t), "agent_id")
+		patch(agent, "a b c")
+		fork := resultField(w.tool("codex", append(args, "fork_of", agent)...).ok(t), "agent_id")
+		patch(fork, "theirs")
+		patch(agent, "ours")
+		patch(fork, "theirs")
+		var names []string
+		for _, file := range w.record(fork).Digest.TouchedFiles {
+			names = append(names, filepath.Base(file))
+		}
+		w.is("files of the fork", strings.Join(names, " "), "a b c theirs")
 	})
 }

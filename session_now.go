@@ -45,7 +45,7 @@ type nowTeller struct {
 // tell has others read what a session shows of itself, if that is news for them. It runs on the session's loop.
 func (t *nowTeller) tell(v *sessionView) {
 	p, words := t.s.place, t.s.h.cfg.persistThreads // without records nothing that was said is kept either
-	if p == nil || p.lease == nil {
+	if p.lease == nil {
 		return
 	}
 	now := sessionNow{Status: v.Status, Since: t.told.Since, Queued: v.Queued, Unread: deref(v.PendingMail),

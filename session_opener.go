@@ -32,8 +32,8 @@ type opener struct {
 
 // prepare gets a place ready for a session, by its record or, where rec is nil, for a new one. A place with an error
 // holds nothing.
-func (o *opener) prepare(s *session, req turnRequest, rec *record) *opening {
-	p := &opening{revived: rec != nil, notes: req.notes, approvals: req.approvals, servers: req.servers,
+func (o *opener) prepare(s *session, req turnRequest, rec *record) *place {
+	p := &place{revived: rec != nil, notes: req.notes, approvals: req.approvals, servers: req.servers,
 		client: req.client != nil}
 	if rec != nil {
 		p.rec = *rec
@@ -48,6 +48,7 @@ func (o *opener) prepare(s *session, req turnRequest, rec *record) *opening {
 			p.rec.CWD, p.rec.Role, p.rec.Roots, p.rec.Settings = from.CWD, from.Role, from.Roots, from.Settings
 			p.rec.Tools, p.rec.Digest, p.rec.SummaryDue = from.Tools, from.Digest, from.SummaryDue
 			p.rec.Title, p.rec.Inherited = from.Title, from.hasPast()
+			p.rec.Digest.TouchedFiles = slices.Clip(from.Digest.TouchedFiles) // the other agent adds to its own
 			if w := lostWorktree(from); w != nil && req.worktree != nil {
 				p.rec.CWD = w.From
 			} else if w != nil && req.cwd == "" && !isDir(from.CWD) {
@@ -70,7 +71,7 @@ func (o *opener) prepare(s *session, req turnRequest, rec *record) *opening {
 }
 
 // letGo gives back what the place of a session holds that never came to be.
-func (o *opener) letGo(p *opening) {
+func (o *opener) letGo(p *place) {
 	if p.made && p.undoEarly() {
 		o.ledger.save(&p.rec)
 	}
@@ -78,7 +79,7 @@ func (o *opener) letGo(p *opening) {
 }
 
 // fill gets what a place has, in the order in which it may be had.
-func (o *opener) fill(p *opening, s *session, req turnRequest) *rpcError {
+func (o *opener) fill(p *place, s *session, req turnRequest) *rpcError {
 	asRole, err := o.shape(&p.rec, req)
 	if err != nil {
 		return err
@@ -183,7 +184,7 @@ func (o *opener) vet(agentID string, req turnRequest) *rpcError {
 
 // latest reads the record again, now that nobody else can write it: another
 // instance may have closed the session since it was looked up.
-func (o *opener) latest(p *opening, req turnRequest) *rpcError {
+func (o *opener) latest(p *place, req turnRequest) *rpcError {
 	now, err := o.reg.load(p.rec.AgentID)
 	if err != nil {
 		return nil // nothing on disk: persist_threads = false, or a thread that only Codex knew
@@ -219,7 +220,7 @@ func (o *opener) cwdFor(asked, before string) (string, *rpcError) {
 }
 
 // decide decides a session's settings and what its thread is opened with.
-func (o *opener) decide(p *opening, asRole role) *rpcError {
+func (o *opener) decide(p *place, asRole role) *rpcError {
 	opts := p.rec.Settings
 	if opts.Collaboration == collabPlan {
 		opts.Sandbox, opts.Approval = sandboxRead, "on-request"
@@ -301,7 +302,7 @@ func (o *opener) decide(p *opening, asRole role) *rpcError {
 }
 
 // decideAnew decides a session's settings anew, for a choice that its record has.
-func (o *opener) decideAnew(p *opening) *rpcError {
+func (o *opener) decideAnew(p *place) *rpcError {
 	asRole, err := o.role(&p.rec)
 	if err != nil {
 		return err
@@ -327,7 +328,7 @@ func (o *opener) decideAnew(p *opening) *rpcError {
 
 // codexDefaults is the model, and the effort of model or that, which Codex takes
 // where nobody says; "" where it can't be known.
-func (o *opener) codexDefaults(p *opening, model string) (string, string) {
+func (o *opener) codexDefaults(p *place, model string) (string, string) {
 	user, _ := readUserConfig(p.user)
 	own, _ := user["model"].(string)
 	effort, _ := user["model_reasoning_effort"].(string)
@@ -353,7 +354,7 @@ func (o *opener) codexDefaults(p *opening, model string) (string, string) {
 }
 
 // equip decides how the session's thread has its tools, and returns the configuration that it is opened with.
-func (o *opener) equip(p *opening, asRole role, userConfig json.RawMessage) (json.RawMessage, *rpcError) {
+func (o *opener) equip(p *place, asRole role, userConfig json.RawMessage) (json.RawMessage, *rpcError) {
 	config, err := o.withServers(p)
 	if err != nil || o.tools.run == nil {
 		return config, err
@@ -373,7 +374,7 @@ func (o *opener) equip(p *opening, asRole role, userConfig json.RawMessage) (jso
 
 // withServers adds the client's MCP servers to what a thread is opened with. It is the client's user who chose them, so
 // no call's ceiling strips them; but under a read-only one nothing that runs outside the sandbox is started.
-func (o *opener) withServers(p *opening) (json.RawMessage, *rpcError) {
+func (o *opener) withServers(p *place) (json.RawMessage, *rpcError) {
 	servers, err := decodeConfig(p.servers)
 	if err != nil {
 		return nil, proxyError(codeInvalidSession, "mcp_servers: "+err.Error())
@@ -407,7 +408,7 @@ func serversRefused(cfg *config) string {
 }
 
 // instructions are the developer instructions of a thread's first turn.
-func (o *opener) instructions(p *opening, opts sessionOptions, asRole role, facts contextFacts) (string, *rpcError) {
+func (o *opener) instructions(p *place, opts sessionOptions, asRole role, facts contextFacts) (string, *rpcError) {
 	in := devInput{BasePrompt: bundledTeamPrompt, Caller: opts.DeveloperInstructions, Context: facts,
 		Subagents: o.cfg.subagents || asRole.subagents,
 		Approvals: "none", Sandbox: p.policy.Settings.Sandbox, Mail: o.tools.run != nil,
@@ -436,7 +437,7 @@ func (o *opener) instructions(p *opening, opts sessionOptions, asRole role, fact
 }
 
 // bindThread locks a thread that the child has just named and puts it into the record.
-func (o *opener) bindThread(p *opening, agentID, thread string) *rpcError {
+func (o *opener) bindThread(p *place, agentID, thread string) *rpcError {
 	lock, err := o.reg.lockThread(thread, agentID)
 	if err != nil {
 		return heldError(err, p.rec.AgentID, p.rec.Identity, "")
@@ -455,8 +456,8 @@ func (o *opener) bindThread(p *opening, agentID, thread string) *rpcError {
 	return nil
 }
 
-// opening is the place of one session: what it holds while it is open.
-type opening struct {
+// place is what one session holds: what it holds while it is open.
+type place struct {
 	err     *rpcError
 	rec     record
 	lease   *lease
@@ -468,7 +469,7 @@ type opening struct {
 	notes   []string // what the first result is to say
 	summary string   // what the session wrote as it last ended
 	fresh   string   // developer instructions for a new thread, where the old is gone
-	revived bool     // the session had a life before
+	revived bool     // the session had a life before, or its client's record of it is on disk
 	fork    *record  // the agent whose conversation a new one begins with, nil for none
 	adopted bool     // a thread that only Codex knew
 	early   bool     // the record was written before there was a thread
@@ -478,7 +479,6 @@ type opening struct {
 	approvals string // who can be asked, as its request says
 
 	client  bool            // its client has a name of its own for it
-	born    bool            // and its record is on disk
 	servers json.RawMessage // the client's MCP servers, as Codex's mcp_servers
 	user    json.RawMessage // the user's Codex configuration, as last read
 	base    turnSettings    // as policy's, if nobody had chosen for this session
@@ -489,7 +489,7 @@ type opening struct {
 }
 
 // settings is what the next turn runs with, for who lets a person choose.
-func (p *opening) settings() sessionSettings {
+func (p *place) settings() sessionSettings {
 	t := &p.policy.Settings
 	return sessionSettings{Model: cmp.Or(t.Model, p.model), Effort: cmp.Or(t.Effort, p.effort), Sandbox: t.Sandbox,
 		Approval: t.Approval, Plan: t.Collaboration == collabPlan,
@@ -497,7 +497,7 @@ func (p *opening) settings() sessionSettings {
 }
 
 // turnSettings is what a turn runs under. Who says a collaboration mode must name the model with it.
-func (p *opening) turnSettings() turnSettings {
+func (p *place) turnSettings() turnSettings {
 	t := p.policy.Settings
 	if t.Collaboration != "" {
 		t.Model, t.Effort = cmp.Or(t.Model, p.model), cmp.Or(t.Effort, p.effort)
@@ -507,15 +507,15 @@ func (p *opening) turnSettings() turnSettings {
 
 // withChoice is a copy with a choice in it that the settings can be decided anew with, off the
 // session's goroutine: of what that needs nothing is changed in place.
-func (p *opening) withChoice(c settingsChange) *opening {
-	next := &opening{rec: p.rec, be: p.be, revived: p.revived, adopted: p.adopted, approvals: p.approvals,
+func (p *place) withChoice(c settingsChange) *place {
+	next := &place{rec: p.rec, be: p.be, revived: p.revived, adopted: p.adopted, approvals: p.approvals,
 		client: p.client, servers: p.servers, user: p.user, model: p.model, effort: p.effort, was: p.policy.Settings}
 	c.into(&next.rec.Settings)
 	return next
 }
 
 // takeOver takes over what such a copy came to.
-func (p *opening) takeOver(next *opening) {
+func (p *place) takeOver(next *place) {
 	p.rec.Settings, p.policy, p.user, p.base = next.rec.Settings, next.policy, next.user, next.base
 	thread, tools := p.spec.Thread, p.spec.Tools
 	p.spec, p.fresh = next.spec, next.fresh
@@ -523,45 +523,14 @@ func (p *opening) takeOver(next *opening) {
 }
 
 // noteMode has a thread leave plan mode with its next turn that nobody chose here: the sandbox isn't that of plan mode.
-func (p *opening) noteMode(plans bool) {
+func (p *place) noteMode(plans bool) {
 	if of := &p.rec.Settings.Collaboration; plans && *of == "" {
 		*of, p.policy.Settings.Collaboration = collabDefault, collabDefault
 	}
 }
 
-// sandbox and approval are the policy's words, "" before there is a place.
-func (p *opening) sandbox() string {
-	if p == nil {
-		return ""
-	}
-	return p.policy.Settings.Sandbox
-}
-
-func (p *opening) approval() string {
-	if p == nil {
-		return ""
-	}
-	return p.policy.Settings.Approval
-}
-
-// worktree is where the agent works, nil before there is a place or where that is no worktree of its own.
-func (p *opening) worktree() *worktreePlace {
-	if p == nil {
-		return nil
-	}
-	return p.rec.Worktree.place()
-}
-
-// identity is "" before there is a place.
-func (p *opening) identity() string {
-	if p == nil {
-		return ""
-	}
-	return p.rec.Identity
-}
-
 // release gives identity and thread back. It may be called twice.
-func (p *opening) release() {
+func (p *place) release() {
 	p.unlockThread()
 	if p.lease != nil {
 		p.lease.release()
@@ -569,7 +538,7 @@ func (p *opening) release() {
 	}
 }
 
-func (p *opening) unlockThread() {
+func (p *place) unlockThread() {
 	if p.tlock != nil {
 		p.tlock.release()
 		p.tlock = nil
@@ -578,7 +547,7 @@ func (p *opening) unlockThread() {
 
 // past is the block that stands for a history Codex has lost, and what it is made of, in words: the summary, the digest
 // where there is none or turns came after it. A session that left neither has no past (FR-6.3).
-func (p *opening) past() (block, of string) {
+func (p *place) past() (block, of string) {
 	d := p.rec.Digest
 	digest := digestText(d.LastPrompt, d.LastAnswer, d.TouchedFiles)
 	switch {
@@ -595,7 +564,7 @@ func (p *opening) past() (block, of string) {
 }
 
 // noteEarly notes a session as busy whose thread isn't there yet, but whose name is given out. false: it was before.
-func (p *opening) noteEarly() bool {
+func (p *place) noteEarly() bool {
 	if p.early {
 		return false
 	}
@@ -605,7 +574,7 @@ func (p *opening) noteEarly() bool {
 }
 
 // undoEarly takes that back. false: there is nothing to take back.
-func (p *opening) undoEarly() bool {
+func (p *place) undoEarly() bool {
 	if p.early {
 		p.rec.Status = cmp.Or(p.before, statusStale)
 	}
@@ -614,7 +583,7 @@ func (p *opening) undoEarly() bool {
 
 // noteStart, noteEnd and noteOver keep the record in step with the turns.
 // told is what the agent knows of facts by then.
-func (p *opening) noteStart(t *turn, facts, told contextFacts, now time.Time) {
+func (p *place) noteStart(t *turn, facts, told contextFacts, now time.Time) {
 	r := &p.rec
 	r.Status, r.Interrupted, r.LastActive = statusBusy, false, now.UTC()
 	if t.req.action != actCompact { // which leaves nothing in a thread that had nothing
@@ -629,7 +598,7 @@ func (p *opening) noteStart(t *turn, facts, told contextFacts, now time.Time) {
 	}
 }
 
-func (p *opening) noteEnd(t *turn, how finishKind, now time.Time) {
+func (p *place) noteEnd(t *turn, how finishKind, now time.Time) {
 	r := &p.rec
 	r.Status, r.LastActive = statusIdle, now.UTC()
 	r.LastTurnID, r.LastTurnStatus = t.id, t.status(how)
@@ -651,7 +620,7 @@ func (p *opening) noteEnd(t *turn, how finishKind, now time.Time) {
 	}
 }
 
-func (p *opening) noteOver(why ending, stopped bool, now time.Time) {
+func (p *place) noteOver(why ending, stopped bool, now time.Time) {
 	p.rec.Status, p.rec.Interrupted = why.status(), stopped
 	if stopped || !p.client { // else a client's list would begin with what was parked last, not with what was worked in
 		p.rec.LastActive = now.UTC()

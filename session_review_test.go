@@ -31,6 +31,7 @@ func reviewedRepo(t *testing.T, name string) (dir string, git func(args ...strin
 
 // TestReviewRefusesWhatNamesNoCommit: ^HEAD was taken for an id, and the change was the reverse of what was meant.
 func TestReviewRefusesWhatNamesNoCommit(t *testing.T) {
+	t.Parallel()
 	dir, _ := reviewedRepo(t, "r")
 	for _, name := range []string{"^HEAD", "-1", "--all", "HEAD..HEAD~1", "HEAD^@", "HEAD:a", "HEAD^{tree}", "HEAD --stat",
 		"HEAD\n", "none"} {
@@ -61,6 +62,7 @@ func TestReviewCountsUntrackedFiles(t *testing.T) {
 
 // TestReviewOfACutHistory: a commit whose parent a shallow clone lacks was told as one that adds every file.
 func TestReviewOfACutHistory(t *testing.T) {
+	t.Parallel()
 	dir, git := reviewedRepo(t, "r")
 	clone := filepath.Join(t.TempDir(), "clone")
 	git("clone", "-q", "--depth", "1", "file:///"+strings.TrimPrefix(filepath.ToSlash(dir), "/"),
@@ -83,6 +85,7 @@ func TestReviewOfACutHistory(t *testing.T) {
 // TestWorkBegan: the commits of a session's own are its work, and what a pull or a checkout brings isn't. A new branch
 // and a stash move nothing.
 func TestWorkBegan(t *testing.T) {
+	t.Parallel()
 	dir, git := reviewedRepo(t, "r")
 	began := func(from string) (base, head string) {
 		t.Helper()
@@ -123,6 +126,7 @@ func TestWorkBegan(t *testing.T) {
 
 // TestContentSum: a change is the same content before and after it is committed, and another one after every edit.
 func TestContentSum(t *testing.T) {
+	t.Parallel()
 	dir, git := reviewedRepo(t, oddName())
 	base, _, err := workBegan(t.Context(), dir, "")
 	wantNil(t, err)

@@ -1,10 +1,10 @@
 package main
 
-// session_run.go owns one turn while it runs: what a session gathers of it (the answer, the partial text, open items,
-// touched files, what was declined), and the clock that says when it must end (silence, wall clock, how long an
-// interrupt may take to be confirmed, how long the session may take to end). The session's loop feeds it with the
-// child's events and acts on it; nothing here decides anything, and all of it is bounded. What a timer is given runs on
-// that loop too.
+// session_run.go owns one turn: what is known of it while it waits, what a session gathers of it while it runs (the
+// answer, the partial text, open items, touched files, what was declined), and the clock that says when it must end
+// (silence, wall clock, how long an interrupt may take to be confirmed, how long the session may take to end). The
+// session's loop feeds it with the child's events and acts on it; nothing here decides anything, and all of it is
+// bounded. What a timer is given runs on that loop too.
 
 import (
 	"fmt"
@@ -249,6 +249,37 @@ func (r *turnRun) silent() string {
 // files are the touched files in order.
 func (r *turnRun) files() []string {
 	return slices.Sorted(maps.Keys(r.touched))
+}
+
+// turn is one queued or running turn.
+type turn struct {
+	req      turnRequest
+	waiter   waiterID   // 0: nobody (any more)
+	joined   []waiterID // who steered the turn, and gets its answer too
+	shared   bool       // somebody who was answered already has steered the turn, and looks for its answer
+	mailText string     // the mail of req.mail, in front of a client's prompt
+	id       string     // Codex's name for it, "" until acknowledged
+	stop     stopReason
+	over     overrun      // the limit that ended it
+	run      *turnRun     // what the session gathers while it runs
+	under    turnSettings // that it was started with
+	limit    *time.Timer  // timeout_secs, while Codex isn't ready
+	accept   *time.Timer  // until a background turn is accepted at the latest
+
+	accepted bool // the caller of a background turn has its name
+	passed   bool // it was to go into a turn that is over, so it runs before what came behind it
+	kept     bool // its result is
+	asksMail bool // mail was looked for that goes with it
+	asked    time.Time
+	stoppers []func() // who waits until it has stopped
+}
+
+// asker is somebody who waits for the turn and can be asked about it, 0 for nobody.
+func (t *turn) asker() waiterID {
+	if t.waiter == 0 && len(t.joined) > 0 {
+		return t.joined[0]
+	}
+	return t.waiter
 }
 
 // name is what callers know a turn by: a background turn has one of ours.

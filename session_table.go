@@ -1,11 +1,10 @@
 package main
 
 // session_table.go owns who is open here, and under which name: the table of agents, by agent_id, thread and name, with
-// the line of calls that wait for each, which is the one way of a call to its agent; the table of who waits for which
-// turn, or was asked to approve what; the lease of an identity for a session that opens, --identity until the first
-// session takes it, the parking of idle sessions where the table is full. A table takes no lock but its own, and never
-// calls a session. What gives out names runs in the hub's goroutines, which may wait, and must never give one name to
-// two, nor a name of a member who is no agent of ours.
+// the line of calls that wait for each; the table of who waits for which turn; the lease of an identity for a session
+// that opens, --identity until the first session takes it, the parking of idle sessions where the table is full. A
+// table takes no lock but its own, and never calls a session. What gives out names runs in the hub's goroutines, which
+// may wait, and must never give one name to two, nor a name of a member who is no agent of ours.
 
 import (
 	"errors"
@@ -193,62 +192,10 @@ func (t *sessionTable) next(line string) (c agentCall, s *session, ok bool) {
 	return calls[0], t.findLocked(line), true
 }
 
-// agentLines is the one way of a call to the agent that it is about, open here or not: calls on one agent are received
-// in the order in which they came.
-type agentLines struct{ *common }
-
-// withAgent hands a call to the agent that a reference means, behind all calls on that agent that came before: at once
-// where the agent is open and nothing waits in its line, else from that line's goroutine.
-func (l agentLines) withAgent(ref string, c agentCall) {
-	s, line, serve := l.table.meet(ref, c)
-	if s != nil {
-		if c.open(s, false) == received {
-			return
-		}
-		serve = l.table.join(line, c)
-	}
-	if serve {
-		l.work.start(func() { l.serveLine(line) })
-	}
-}
-
-// serveLine hands over the calls of one line until the line is empty. serveLine may wait, as each call may.
-func (l agentLines) serveLine(line string) {
-	for {
-		c, s, ok := l.table.next(line)
-		if !ok {
-			return
-		}
-		if s == nil || c.open(s, true) != received {
-			c.stored(line)
-		}
-	}
-}
-
-// onLoop has the loop of an agent's session run do, behind the calls on the agent that came before; where the agent
-// isn't open here, stored serves the call in a goroutine that may wait.
-func (l agentLines) onLoop(ref string, do func(*session), stored func(ref string)) {
-	c := agentCall{stored: stored}
-	c.open = func(s *session, _ bool) reception {
-		if s.box.do(func() {
-			if s.m.phase == phaseOver { // the session has ended since: its record may belong to a newer session by now
-				l.withAgent(s.agentID, c)
-				return
-			}
-			do(s)
-		}) {
-			return received
-		}
-		return missed
-	}
-	l.withAgent(ref, c)
-}
-
-// waiterTable is who waits: for turns by their waiters, and for decisions by their approvals.
+// waiterTable is who waits for which turn.
 type waiterTable struct {
 	mu    sync.Mutex            // guards the fields below
 	turns map[waiterID]*session // nil while the turn is on its way to a session
-	asks  map[string]*session   // by approval_id, of approvals that nobody has decided
 }
 
 // add notes a waiter whose turn has no session yet; 0 is nobody.
@@ -293,22 +240,6 @@ func (t *waiterTable) all() []waiterID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Collect(maps.Keys(t.turns))
-}
-
-// addAsk has a decision find its way to the session whose approval it is about.
-func (t *waiterTable) addAsk(ask string, s *session) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.asks[ask] = s
-}
-
-// takeAsk takes an approval out and returns its session, nil where it was decided or withdrawn before.
-func (t *waiterTable) takeAsk(ask string) *session {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	s := t.asks[ask]
-	delete(t.asks, ask)
-	return s
 }
 
 const (
@@ -384,7 +315,7 @@ func (n *identities) stop() {
 }
 
 // give finds room for a session and leases its identity, which p then has.
-func (n *identities) give(s *session, p *opening, req turnRequest) *rpcError {
+func (n *identities) give(s *session, p *place, req turnRequest) *rpcError {
 	<-n.tried // a first call may come while the process before us still holds the name
 	name, implied := n.wanted(p, req)
 	if !implied {
@@ -415,7 +346,7 @@ func (n *identities) give(s *session, p *opening, req turnRequest) *rpcError {
 }
 
 // lease leases a name that was asked for, or one like it where it is implied.
-func (n *identities) lease(name string, implied bool, agentID string, p *opening) (*lease, *rpcError) {
+func (n *identities) lease(name string, implied bool, agentID string, p *place) (*lease, *rpcError) {
 	taken := n.addresses.strange(name)
 	known := ""
 	if p.revived {
@@ -462,7 +393,7 @@ func (n *identities) acquire(name, agentID string) (*lease, error) {
 }
 
 // wanted is the identity a session is to have, and whether nobody asked for it by name (FR-2.5).
-func (n *identities) wanted(p *opening, req turnRequest) (name string, implied bool) {
+func (n *identities) wanted(p *place, req turnRequest) (name string, implied bool) {
 	switch {
 	case req.identity != "":
 		return req.identity, false

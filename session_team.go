@@ -460,10 +460,10 @@ func (m *memberWait) settled(err error) {
 	case errors.Is(err, errNoTeam) && s.h.cfg.teamFrom == "default": // nobody meant a team
 	case errors.Is(err, context.DeadlineExceeded):
 		note = fmt.Sprintf("%s is not listed in team %q yet, since others hold its files: until then Claude Code and "+
-			"atm can't write to it", s.place.identity(), s.h.cfg.team)
+			"atm can't write to it", s.place.rec.Identity, s.h.cfg.team)
 	case err != nil:
 		note = fmt.Sprintf("%s is not listed in team %q, so Claude Code and atm can't write to it: %v",
-			s.place.identity(), s.h.cfg.team, err)
+			s.place.rec.Identity, s.h.cfg.team, err)
 	}
 	if note != "" && m.joining && len(held) == 0 {
 		s.notes = append(s.notes, note)

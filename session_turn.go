@@ -1,13 +1,11 @@
 package main
 
 // session_turn.go owns how a session runs its turns: sending them, ending those that take too long, answering and
-// keeping what they brought, accepting background turns, and putting messages into the turn that runs. It carries out
-// the effects of the turn machine on the session's own goroutine. Whoever is answered may act at once, so what an
-// answer says must be true before it is given; a background turn is on disk before its name is given out, and no turn
-// ends without a result. No message for a running turn may be lost, nor be told twice to the agent.
+// keeping what they brought, and accepting background turns. It carries out the effects of the turn machine on the
+// session's own goroutine. Whoever is answered may act at once, so what an answer says must be true before it is given;
+// a background turn is on disk before its name is given out, and no turn ends without a result.
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -23,11 +21,10 @@ const acceptLimit = time.Second
 type turnRunner struct {
 	s      *session
 	clock  turnClock
-	repo   repoCache
+	repo   repoCache    // with which reading .git costs a few stats
 	told   contextFacts // what the agent knows of its surroundings
 	past   string       // block in front of the next prompt: the past, where Codex lost it
 	unseen bool         // a turn was kept since the last publish
-	steers []*steering  // what is on its way into the running turn, oldest first
 }
 
 // start sends a turn to the child. What the turn doesn't depend on (record, audit) is written behind it.
@@ -45,14 +42,15 @@ func (r *turnRunner) start(t *turn) {
 	if t.limit != nil {
 		t.limit.Stop()
 	}
-	facts := s.h.ledger.facts(&r.repo, p.rec.Identity, p.policy.Settings.Cwd)
+	cwd := p.policy.Settings.Cwd
+	facts := contextFacts{Identity: p.rec.Identity, Team: s.h.cfg.team, Repo: r.repo.read(cwd), Cwd: cwd}
 	s.op = s.nextOp()
 	p.be.do(s.op, s.thread, r.command(t, facts))
 	r.checkTime(t)
 
 	p.noteStart(t, facts, r.told, now)
 	s.h.ledger.noteTurn(&p.rec)
-	s.h.ledger.auditTurn(s, t)
+	s.h.ledger.auditTurn(s, "turn", t, "")
 	s.h.mail.active()
 }
 
@@ -187,7 +185,7 @@ func (r *turnRunner) accept(t *turn) {
 	if !t.req.background || t.accepted || !slices.Contains(s.m.queue, t) {
 		return
 	}
-	if s.place != nil || s.m.phase != phaseOpening {
+	if s.hasPlace() || s.m.phase != phaseOpening {
 		r.acceptNow(t)
 	} else if t.accept == nil {
 		t.accept = s.after(acceptLimit, func() {
@@ -208,7 +206,7 @@ func (r *turnRunner) acceptNow(t *turn) {
 	if s.m.cur == nil && s.m.queue[0] == t {
 		status = "running" // as soon as there is a thread
 	}
-	k := keptTurn{AgentID: s.agentID, Identity: s.place.identity(), TurnID: t.req.handle, Source: t.req.source,
+	k := keptTurn{AgentID: s.agentID, Identity: s.place.rec.Identity, TurnID: t.req.handle, Source: t.req.source,
 		Status: status, Created: t.asked, Updated: time.Now(), Task: t.req.task}
 	if err := s.h.kept.begin(k); err != nil {
 		s.m.drop(t)
@@ -218,7 +216,7 @@ func (r *turnRunner) acceptNow(t *turn) {
 		return
 	}
 	// its thread isn't there yet, but its name is given out
-	if p := s.place; p != nil && s.m.phase == phaseOpening && p.noteEarly() {
+	if p := s.place; s.hasPlace() && s.m.phase == phaseOpening && p.noteEarly() {
 		s.h.ledger.save(&p.rec)
 	}
 	t.accepted = true
@@ -324,9 +322,6 @@ func (r *turnRunner) finish(t *turn, how finishKind) {
 	if how == finishRefused && s.unnamed {
 		r.takePast("Codex made no thread for the turn before")
 	}
-	if t.run.err != nil {
-		s.lastErr = clip(t.run.err.Message, 300)
-	}
 	res := r.result(t, how)
 	// its result is kept later, or was when its caller was answered
 	if s.closing.pending() || !r.keep(t, &res, &p.rec) {
@@ -337,8 +332,10 @@ func (r *turnRunner) finish(t *turn, how finishKind) {
 	}
 	r.answer(t, res)
 	t.tellStopped()
-	r.endSteers(false)
-	s.h.mail.look(p.rec.Identity) // FR-8.1, also where nothing is noticed
+	s.steers.end(false)
+	if s.mail.inbox != nil {
+		s.mail.inbox.look() // FR-8.1, also where nothing is noticed
+	}
 }
 
 func (r *turnRunner) result(t *turn, how finishKind) turnResult {
@@ -421,7 +418,7 @@ func (r *turnRunner) failure(t *turn, how finishKind) *rpcError {
 	case finishRefused:
 		err := childError("start the turn", t.run.err)
 		err.Message += fmt.Sprintf("; agent %s (identity %q) stays idle: codex-reply with its agent_id tries again",
-			s.agentID, s.place.identity())
+			s.agentID, s.place.rec.Identity)
 		return err
 	case finishFull:
 		return proxyError(codeMaxSessions, fmt.Sprintf("%d turns already wait for %s; wait for one to end, or start "+
@@ -453,7 +450,7 @@ func (r *turnRunner) failure(t *turn, how finishKind) *rpcError {
 // stopped.
 func (r *turnRunner) interruptTurn(name string, done func(interruptResult)) {
 	s := r.s
-	res := interruptResult{AgentID: s.agentID, Identity: cmp.Or(s.place.identity(), s.wanted)}
+	res := interruptResult{AgentID: s.agentID, Identity: cmp.Or(s.place.rec.Identity, s.wanted)}
 	tell := func() {
 		res.Queued = len(s.m.queue)
 		s.publish()
@@ -484,191 +481,4 @@ func (r *turnRunner) interruptTurn(name string, done func(interruptResult)) {
 	// with its work before the interrupt comes.
 	r.stop(stopInterrupt)
 	s.asks.denyAll(decider{byNobody, "before the turn was interrupted"})
-}
-
-// steering is one message for the running turn on its way (codex-reply with steer): it passes what is queued, and
-// whoever sent it gets the turn's answer. What did not reach the turn before its end becomes a turn of its own; of a
-// message whose fate nobody knows its sender is told so. A message without op waits for Codex to name the turn.
-type steering struct {
-	t  *turn // the call: its waiter, and the turn of its own that it becomes where the other one is over
-	op opID  // of the command that carries it, 0: not sent
-}
-
-// asker is somebody who waits for the turn and can be asked about it, 0 for nobody.
-func (t *turn) asker() waiterID {
-	if t.waiter == 0 && len(t.joined) > 0 {
-		return t.joined[0]
-	}
-	return t.waiter
-}
-
-// takesSteer reports that a message was taken for the running turn, or refused. false: nothing runs that it could
-// reach, so it is an ordinary reply.
-func (r *turnRunner) takesSteer(t *turn) bool {
-	s := r.s
-	if s.m.cur == nil && s.m.phase == phaseIdle { // what came together with the message, and before it, is about to run
-		s.mail.giveWay()
-		s.advance()
-	}
-	cur := s.m.cur
-	refuse := func(why string) bool {
-		r.answer(t, turnResult{err: proxyAdvice(codeInvalidSession, remedyNone, why,
-			"; leave steer out, and the message waits for its end", "agent_id", s.agentID)})
-		return true
-	}
-	switch {
-	case t.req.orQueue && !r.mayJoin(t, cur):
-		return false
-	case s.place != nil && s.place.be.info().kind == "mcp-server":
-		return refuse("codex mcp-server takes nothing into a running turn")
-	case cur == nil || s.m.ending != endNone || s.m.phase == phaseStopping:
-		return false
-	case cur.req.action != actPrompt:
-		return refuse(fmt.Sprintf("agent %s runs a %s, which takes nothing in between", s.agentID,
-			cur.req.action.word()))
-	}
-	s.h.kept.asked(s.agentID)
-	s.mail.resume()
-	r.steers = append(r.steers, &steering{t: t})
-	r.sendSteers()
-	return true
-}
-
-// mayJoin reports that a prompt which can wait as well goes into the running turn: one of the same person's, under the
-// settings that the prompt would have by itself. Mail keeps its turn to itself: what a person asks for is nobody else's
-// errand.
-func (r *turnRunner) mayJoin(t, cur *turn) bool {
-	s := r.s
-	return cur != nil && s.m.ending == endNone && s.m.phase != phaseStopping &&
-		(!t.req.inOrder || len(s.m.queue) == 0) &&
-		cur.req.source == sourceClient && cur.req.action == actPrompt && s.place.be.info().kind == "app-server" &&
-		bytes.Equal(toJSON(cur.under), toJSON(s.place.policy.Settings))
-}
-
-// awaitsSteer reports that the fate of a prompt is open which runs next if it did not reach the turn before.
-func (r *turnRunner) awaitsSteer() bool {
-	return slices.ContainsFunc(r.steers, func(st *steering) bool { return st.op != 0 && st.t.req.orQueue })
-}
-
-func (r *turnRunner) sendSteers() {
-	s, cur := r.s, r.s.m.cur
-	if cur == nil || cur.id == "" || s.m.phase != phaseRunning {
-		return
-	}
-	for _, st := range r.steers {
-		if st.op == 0 {
-			st.op = s.nextOp()
-			c := command{kind: cmdSteer, turn: cur.id, prompt: st.t.req.prompt, parts: st.t.req.parts}
-			if c.parts != nil { // the text is in them
-				c.prompt = ""
-			}
-			s.place.be.do(st.op, s.thread, c)
-			s.h.ledger.auditSteer(s, st.t, cur)
-		}
-	}
-}
-
-// steered takes what became of a message. false: the event is of no message.
-func (r *turnRunner) steered(e *event) bool {
-	i := slices.IndexFunc(r.steers, func(st *steering) bool { return st.op == e.op && e.op != 0 })
-	if i < 0 {
-		return false
-	}
-	s, t, cur := r.s, r.steers[i].t, r.s.m.cur
-	r.steers = slices.Delete(r.steers, i, i+1)
-	switch {
-	case e.kind == evSteered && cur != nil && cur.id == e.turn:
-		r.join(t, cur, e)
-	case e.kind == evSteered || e.unknown:
-		r.answer(t, turnResult{err: unknownSteer(s.agentID)})
-	case t.waiter == 0: // given up meanwhile
-	case e.err.Info == infoNoSteer && !t.req.orQueue:
-		r.answer(t, turnResult{err: childError("take a message into the running turn", e.err)})
-	default: // the turn was over before
-		r.replyInstead(t)
-	}
-	return true
-}
-
-func unknownSteer(agentID string) *rpcError {
-	return proxyAdvice(codeTimeout, remedyNone, "whether the message reached the running turn is not known",
-		fmt.Sprintf("; agent_wait tells the answer of the turn of %s", agentID), "agent_id", agentID)
-}
-
-// infoNoSteer is the Info of an error that means that the running turn takes no message at all.
-const infoNoSteer = "activeTurnNotSteerable"
-
-// join has a caller wait for a turn that somebody else began. e tells that the turn has the message.
-func (r *turnRunner) join(t, cur *turn, e *event) {
-	w := t.waiter
-	t.waiter = 0
-	if w == 0 || !t.req.background {
-		if w != 0 {
-			cur.joined = append(cur.joined, w)
-			r.s.h.front.event(*r.s.ref.Load(), w, e)
-		}
-		return
-	}
-	accepted := r.s.newResult(cur)
-	accepted.Status, accepted.TurnStatus, accepted.asked = statusBusy, "running", t.asked
-	accepted.Notes = []string{"The message went into the turn that runs; its answer is that turn's."}
-	cur.shared = true
-	r.s.h.answer(w, accepted)
-}
-
-// replyInstead makes an ordinary reply of a message that reached no turn.
-func (r *turnRunner) replyInstead(t *turn) {
-	t.req.steer, t.passed = false, t.req.orQueue
-	r.s.carry(r.s.m.submit(t))
-	r.accept(t)
-}
-
-// endSteers follows the end of a turn: what was not sent becomes a turn of its own. gone: so does nothing, since nobody
-// is left who would say what became of the rest.
-func (r *turnRunner) endSteers(gone bool) {
-	steers := r.steers
-	r.steers = nil
-	for _, st := range steers {
-		switch {
-		case st.op == 0 && !gone:
-			r.replyInstead(st.t)
-		case gone:
-			err := r.s.openErr
-			if err == nil || st.op != 0 && st.t.req.orQueue { // else it would be sent again
-				err = unknownSteer(r.s.agentID)
-			}
-			r.answer(st.t, turnResult{err: err})
-		default:
-			r.steers = append(r.steers, st) // its outcome comes
-		}
-	}
-}
-
-// leave forgets a caller whose turn goes on: it waits for somebody else's, its message is on its way, or others have
-// steered its own. false: it is none of these.
-func (r *turnRunner) leave(w waiterID) bool {
-	for i, st := range r.steers {
-		if st.t.waiter != w {
-			continue
-		}
-		if st.t.waiter = 0; st.op == 0 { // never sent
-			r.steers = slices.Delete(r.steers, i, i+1)
-		}
-		return true
-	}
-	cur := r.s.m.cur
-	switch {
-	case cur == nil:
-		return false
-	case cur.waiter == w && len(cur.joined) > 0:
-		cur.waiter, cur.joined = cur.joined[0], cur.joined[1:]
-		return true
-	case cur.waiter == w && cur.shared:
-		cur.waiter = 0
-		return true
-	case !slices.Contains(cur.joined, w):
-		return false
-	}
-	cur.joined = slices.DeleteFunc(cur.joined, func(joined waiterID) bool { return joined == w })
-	return true
 }

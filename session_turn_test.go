@@ -70,7 +70,7 @@ func TestTurnCommand(t *testing.T) {
 		{"in front of parts", old, "", "MAIL", turnRequest{prompt: "this?", parts: image}, change + "\n\nMAIL", false},
 		{"a compaction", old, "RESUME", "", turnRequest{action: actCompact}, "", true},
 	} {
-		s := &session{h: &hub{common: &common{cfg: &config{}}}, place: &opening{}}
+		s := &session{h: &hub{common: &common{cfg: &config{}}}, place: &place{}}
 		r := &turnRunner{s: s, told: c.told, past: c.resume}
 		got := r.command(&turn{req: c.req, mailText: c.offer}, now)
 		if got.prompt != c.want || got.action != c.req.action || len(got.parts) != len(c.req.parts) {
@@ -101,8 +101,8 @@ func TestWorldSilenceEndsATurn(t *testing.T) {
 			{"SAY so far\nHANG", limit, []string{"request_timeout_secs", "so far", agent}},
 			{"OFFLINE", limit, []string{"retrying", "waiting for network"}},
 			{slow + strings.Repeat("x", 400), 0, nil},
-			{`TOOL atm_send {"wait":45}`, 0, nil},
-			{"TOOL atm_send {\"wait\":45}\nHANG", 45*time.Second + limit, nil},
+			{`CALL atm_send {"wait":45}`, 0, nil},
+			{"CALL atm_send {\"wait\":45}\nHANG", 45*time.Second + limit, nil},
 		} {
 			from := w.now()
 			call := w.reply(agent, c.prompt)
@@ -292,39 +292,6 @@ func TestWorldInitializeUnanswered(t *testing.T) {
 	})
 }
 
-// Progress comes at least every 10 s, or Claude Code's idle timer fires, and none after the answer. It says what is
-// waited for while an approval is open.
-func TestWorldProgress(t *testing.T) {
-	settings := map[string]string{"turn_limit_secs": "95", "approval_timeout_secs": "30"}
-	inWorld(t, settings, elicits, func(t *testing.T, w *world) {
-		a := w.tool("codex", "prompt", "HANG").fails(t, codeTimeout)
-		w.after(time.Minute)
-		beats := w.times("notifications/progress")
-		if n := len(beats); n < 10 || n > 12 {
-			t.Errorf("%d notifications in 95 s: %v", n, beats)
-		}
-		last := time.Duration(0)
-		for _, at := range append(beats, a.at) {
-			if at-last > progressBeat+100*time.Millisecond {
-				t.Errorf("nothing between %v and %v", last, at)
-			}
-			last = at
-		}
-		if beats[len(beats)-1] > a.at {
-			t.Errorf("progress at %v, after the answer at %v", beats[len(beats)-1], a.at)
-		}
-
-		w.tool("codex", "prompt", "SHELLESC touch x\nSAY ok").ok(t)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		said := ""
-		for _, n := range w.notes {
-			said += n.method + " " + stringField(n.params, "message") + "\n"
-		}
-		mustContain(t, said, "notifications/progress waiting for approval", "touch x")
-	})
-}
-
 // The queue of one agent holds 32; the next is refused at once and the others run in order.
 func TestWorldQueueFull(t *testing.T) {
 	inWorld(t, map[string]string{"request_timeout_secs": "10"}, noElicitation, func(t *testing.T, w *world) {
@@ -457,10 +424,10 @@ func TestWorldAgentCallsItsTools(t *testing.T) {
 			t.Helper()
 			w.is("answer", resultField(w.reply(agent, prompt).ok(t), "content"), want)
 		}
-		answers(`TOOL atm_send {"to":"lead","identity":"boss","agent_id":"codex:other"}`, "DONE: atm_send 1")
-		answers("TOOL atm_read {}\nTOOL no_such {}", "DONE: unsupported call: no_such") // Codex's own word
+		answers(`CALL atm_send {"to":"lead","identity":"boss","agent_id":"codex:other"}`, "DONE: atm_send 1")
+		answers("CALL atm_read {}\nCALL no_such {}", "DONE: unsupported call: no_such") // Codex's own word
 		began := w.now()
-		answers(`TOOLS atm_send {"wait":3} ;; atm_send {"wait":1} ;; atm_read {}`,
+		answers(`CALL atm_send {"wait":3} ;; atm_send {"wait":1} ;; atm_read {}`,
 			"DONE: atm_send 3 | atm_send 4 | atm_read 5")
 		about(t, "three calls", w.now()-began, 4*time.Second)
 		w.is("calls", calls.list(), `atm_send as bob auto=false {"to":"lead","identity":"boss","agent_id":"codex:other"}
@@ -469,10 +436,10 @@ atm_send as bob auto=false {"wait":3}
 atm_send as bob auto=false {"wait":1}
 atm_read as bob auto=false {}`)
 
-		w.reply(agent, "TOOLS "+strings.Repeat(`atm_send {"wait":0.001} ;; `, maxAgentCalls+8)+"atm_send {}").ok(t)
+		w.reply(agent, "CALL "+strings.Repeat(`atm_send {"wait":0.001} ;; `, maxAgentCalls+8)+"atm_send {}").ok(t)
 		w.is("calls; the others were told that there are too many", len(calls.said)-5, 1+maxAgentCalls)
 
-		turn := w.reply(agent, `TOOL atm_send {"wait":45}`)
+		turn := w.reply(agent, `CALL atm_send {"wait":45}`)
 		time.Sleep(time.Second)
 		mustContain(t, string(w.tool("agent_status").ok(t)), "calling atm_send")
 		began = w.now()
@@ -525,7 +492,7 @@ func TestWorldWaysOfTools(t *testing.T) {
 				w.is("record", w.record(agent).Tools, c.kept)
 				if c.way == "dynamic" {
 					w.hub.tools.specs = w.hub.tools.specs[:1]
-					r := w.reply(agent, "TOOL atm_send {}\nTOOL atm_read {}").ok(t)
+					r := w.reply(agent, "CALL atm_send {}\nCALL atm_read {}").ok(t)
 					w.is("answer", resultField(r, "content"), `DONE: there is no tool "atm_read" any more`)
 				}
 			})

@@ -58,9 +58,9 @@ type sessionView struct {
 type askView struct {
 	ApprovalID string `json:"approval_id"`
 	Kind       string `json:"kind"`
-	Action     string `json:"action"`
+	Action     string `json:"action"` // what would be done, exactly
 	Cwd        string `json:"cwd,omitempty"`
-	Reason     string `json:"reason,omitempty"`
+	Reason     string `json:"reason,omitempty"` // the agent's own words
 
 	q        approval // the whole of it, for who asks
 	offered  bool     // somebody can decide it; until then it may be declined at once
@@ -72,23 +72,23 @@ func sameAsk(x, y askView) bool { return x.ApprovalID == y.ApprovalID && x.offer
 
 // statusView is the whole proxy, as agent_status tells it.
 type statusView struct {
-	ChildAlive   bool
-	ChildVersion string
-	ChildError   string // how the last child ended, "" while none did
-	Unsaved      string // why records can't be written, "" while they can
-	Backend      string // "app-server", "mcp-server", "" before the first child
-	ChildPID     int
-	Team         string
-	TeamFrom     string
-	Uptime       time.Duration
-	Sessions     int               // open here
-	Identities   map[string]string // identity → agent_id
-	PendingMail  *int              // of all agents open here; nil where there is no mail
-	Limits       *limitsShown      // nil: nothing is known
-	Agents       []sessionView     // open here, as they published themselves: no disk is read
+	ChildAlive   bool              `json:"child_alive" doc:"Whether the Codex process runs; it is started by the first turn"`
+	ChildVersion string            `json:"-"`
+	ChildPID     int               `json:"child_pid,omitempty"`
+	ChildError   string            `json:"child_error,omitempty" doc:"How the last Codex process ended"` // "" while none did
+	Unsaved      string            `json:"records_error,omitempty" doc:"Why agents won't survive this server, while their records can't be written"`
+	Backend      string            `json:"-"` // "app-server", "mcp-server", "" before the first child
+	Team         string            `json:"team"`
+	TeamFrom     string            `json:"team_from,omitempty" doc:"What set the team"`
+	Uptime       time.Duration     `json:"-"`
+	Sessions     int               `json:"sessions" doc:"Agents open here"`
+	Identities   map[string]string `json:"identities" doc:"identity to agent_id"`
+	Limits       *limitsShown      `json:"limits" doc:"Of the account, as Codex told last; null where it told nothing"`
+	PendingMail  *int              `json:"pending_mail" doc:"Unread mail of the agents open here; null where there is no mail"`
+	Agents       []sessionView     `json:"-"` // open here, as they published themselves: no disk is read
 
 	// Events of the child that sessions have not taken in, of how many there may be.
-	EventBytes, EventBytesLimit int64
+	EventBytes, EventBytesLimit int64 `json:"-"`
 }
 
 // closeResult is what agent_close tells.
@@ -108,6 +108,7 @@ type waitQuery struct {
 	Since   int64    // turns that ended after it; 0: each agent's newest turn
 	All     bool
 	Timeout time.Duration
+	Turn    string // the one turn of the one agent that is waited for, "" for any
 	Inbox   string // whose mail is waited for, with or without agents; "" for nobody's
 	Own     bool   // the client's own mail is waited for too
 }
@@ -194,7 +195,7 @@ func (o *agentWaits) wait(q waitQuery, done func(waitResult, *rpcError)) (stop f
 			for i := range r.Agents {
 				o.kept.fill(r.Agents[i].Turns)
 			}
-			done(r, nil)
+			done(r, w.gone)
 		}
 	})
 	return func() { close(quit) }
@@ -207,7 +208,8 @@ type waiting struct {
 	ids   []string         // agent_ids, each once
 	since map[string]int64 // by agent_id
 
-	elsewhere bool // one of them works in another process, which tells us nothing
+	elsewhere bool      // one of them works in another process, which tells us nothing
+	gone      *rpcError // the one turn that is waited for is not kept any more
 }
 
 const (
@@ -244,6 +246,10 @@ func (w *waiting) resolve() *rpcError {
 		if w.q.Since == 0 {
 			w.since[id] = w.kept.base(id)
 		}
+	}
+	if w.q.Turn != "" {
+		_, err := w.agents.turn(w.ids[0], w.q.Turn)
+		return err
 	}
 	return nil
 }
@@ -292,6 +298,10 @@ func (w *waiting) run(quit chan struct{}) (waitResult, bool) {
 // call: so nothing is told twice and nothing passed over. whole is false where that could not be seen as of one moment.
 func (w *waiting) look() (r waitResult, ready, whole bool) {
 	whole = w.snapshot(&r)
+	if w.q.Turn != "" {
+		ready, whole = w.lookAtTurn(&r, whole)
+		return r, ready, whole
+	}
 	with, busy, asked := 0, 0, false
 	w.elsewhere = false
 	for i := range r.Agents {
@@ -320,6 +330,20 @@ func (w *waiting) look() (r waitResult, ready, whole bool) {
 		return r, with == len(w.ids), true
 	}
 	return r, with > 0, true
+}
+
+// lookAtTurn takes in the one turn that is waited for, which is told whether or not it has ended.
+func (w *waiting) lookAtTurn(r *waitResult, seen bool) (ready, whole bool) {
+	a := &r.Agents[0]
+	turn, err := w.agents.turn(a.View.AgentID, w.q.Turn)
+	if w.gone = err; err != nil { // so many newer ones have ended meanwhile that it isn't kept any more
+		return true, true
+	}
+	a.Turns = []keptTurn{turn}
+	w.elsewhere = !turn.finished() && !a.View.Mine
+	asked := slices.ContainsFunc(a.View.Pending, func(q askView) bool { return q.offered })
+	whole = seen && turn.Seq <= r.Seq // else it ended after the agent was looked at, who seems busy with it
+	return whole && (turn.finished() || asked), whole
 }
 
 // snapshot takes sessions and the seq as of one moment: else a session would be seen to be idle whose last turn isn't

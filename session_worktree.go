@@ -212,7 +212,7 @@ func (t *sourceTree) commit(ctx context.Context, branch string) string {
 
 // place gives an agent that has its name the worktree that its call asks for, and puts the place into its record. What
 // was begun is taken back where that fails, or where the session ends meanwhile.
-func (t *worktrees) place(s *session, p *opening, branch string) *rpcError {
+func (t *worktrees) place(s *session, p *place, branch string) *rpcError {
 	ctx, cancel := context.WithTimeout(t.life, worktreeLimit)
 	defer cancel()
 	go func() { // ends with this call
@@ -247,7 +247,7 @@ func (t *worktrees) place(s *session, p *opening, branch string) *rpcError {
 }
 
 // make makes a worktree. Nobody else makes one in the repository meanwhile.
-func (t *worktrees) make(ctx context.Context, p *opening, from sourceTree, named string) error {
+func (t *worktrees) make(ctx context.Context, p *place, from sourceTree, named string) error {
 	dir, err := t.directory(&from)
 	if err != nil {
 		return err
@@ -332,7 +332,7 @@ func (t *worktrees) directory(from *sourceTree) (string, error) {
 }
 
 // fill makes the worktree in its directory, which is there and empty. On an error it leaves nothing.
-func (t *worktrees) fill(ctx context.Context, p *opening, w worktree, place string) (err error) {
+func (t *worktrees) fill(ctx context.Context, p *place, w worktree, place string) (err error) {
 	p.made = true
 	p.rec.Worktree, p.rec.CWD = &w, filepath.Join(w.Path, place)
 	p.noteEarly()
@@ -362,7 +362,7 @@ func (t *worktrees) fill(ctx context.Context, p *opening, w worktree, place stri
 }
 
 // keepPlace sees to it that the agent's directory is in the worktree, though it may be in no commit.
-func (t *worktrees) keepPlace(p *opening, path, place string) error {
+func (t *worktrees) keepPlace(p *place, path, place string) error {
 	tree, err := os.OpenRoot(path) // nothing in the commit leads out of the worktree
 	if err != nil {
 		return err

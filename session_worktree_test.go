@@ -60,12 +60,12 @@ func (r *treeRig) write(name, text string) {
 // make makes the worktree of an agent that is closed at once.
 func (r *treeRig) make(trees *worktrees, identity, branch string) (record, *rpcError) {
 	r.t.Helper()
-	p := &opening{rec: record{AgentID: randomAgentID(), Identity: identity, Team: trees.cfg.team}}
+	p := &place{rec: record{AgentID: randomAgentID(), Identity: identity, Team: trees.cfg.team}}
 	p.rec.CWD = r.repo
 	err := trees.place(&session{agentID: p.rec.AgentID, ended: make(chan struct{})}, p, branch)
 	p.rec.Status = statusClosed
 	if err == nil {
-		wantNil(r.t, trees.ledger.put(&p.rec))
+		trees.ledger.save(&p.rec)
 	}
 	return p.rec, err
 }

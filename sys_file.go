@@ -200,28 +200,39 @@ const (
 	tempLifetime = time.Minute // an older one was left by a crash
 )
 
+// writeTemp writes a new file into a directory, which the caller renames or removes, under a name by the pattern of
+// os.CreateTemp. Without a mode it is for its owner alone.
+func writeTemp(dir, pattern string, data []byte, mode fs.FileMode) (name string, err error) {
+	f, err := os.CreateTemp(dir, pattern) // 0600
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(data)
+	if err == nil && mode != 0 && runtime.GOOS != "windows" {
+		err = f.Chmod(mode)
+	}
+	if err = cmp.Or(err, f.Close()); err != nil {
+		os.Remove(f.Name())
+		return "", err
+	}
+	return f.Name(), nil
+}
+
 // writeWhole replaces a file by a rename: readers, and we after a kill -9, see
 // the old content or the new one. No fsync, for that is for power failures.
 func writeWhole(path string, data []byte) error {
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, tempPrefix+"*") // 0600
+	temp, err := writeTemp(dir, tempPrefix+"*", data, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = os.MkdirAll(dir, 0o700); err == nil {
-			f, err = os.CreateTemp(dir, tempPrefix+"*")
+			temp, err = writeTemp(dir, tempPrefix+"*", data, 0)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	if err2 := f.Close(); err == nil {
-		err = err2
-	}
-	if err == nil {
-		err = renameOver(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
+	if err = renameOver(temp, path); err != nil {
+		os.Remove(temp)
 	}
 	return err
 }
@@ -250,11 +261,17 @@ func pinned(info fs.FileInfo, err error) (fs.FileInfo, error) {
 	return info, err
 }
 
-// removeOlder removes a file of a directory that nobody has written for longer than limit. Where that fails, the next
-// one who looks removes the file.
-func removeOlder(dir string, e fs.DirEntry, limit time.Duration) {
-	if st, err := e.Info(); err == nil && time.Since(st.ModTime()) > limit {
-		os.Remove(filepath.Join(dir, e.Name()))
+// removeOlder removes the files of a directory whose names begin so and that nobody has written for longer than limit.
+// What can't be removed is left to the next one who looks.
+func removeOlder(dir, prefix string, limit time.Duration) {
+	entries, _ := os.ReadDir(dir) // none: there is nothing to remove
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), prefix) || !e.Type().IsRegular() {
+			continue
+		}
+		if st, err := e.Info(); err == nil && time.Since(st.ModTime()) > limit {
+			os.Remove(filepath.Join(dir, e.Name()))
+		}
 	}
 }
 

@@ -307,7 +307,7 @@ func TestShortage(t *testing.T) {
 // warning at every exit of Claude Code.
 func TestSyncerWritesTheNewest(t *testing.T) {
 	var written []string // by the syncer's goroutine; read after flush and close
-	var said syncBuffer
+	var said peerLog
 	disk := newSyncer(slog.New(slog.NewTextHandler(&said, nil)))
 	write := func(what string) func() { return func() { written = append(written, what) } }
 	disk.add(filepath.Join(t.TempDir(), "gone", "inboxes", "ann.json"))

@@ -103,29 +103,27 @@ func decodeArgs(tool string, specs []argSpec, raw json.RawMessage) (toolArgs, *r
 
 // wrong says what the value should have been, "" if it is right.
 func (a *argSpec) wrong(val json.RawMessage) string {
-	switch a.kind {
-	case "string":
-		if len(a.enum) == 0 { // a prompt: decoded once, by who takes it
-			if rawKind(val) != '"' {
-				return "a string"
-			}
-			return ""
-		}
+	if a.enum != nil {
 		if s, ok := rawString(val); !ok || !slices.Contains(a.enum, s) {
 			return "one of " + strings.Join(a.enum, ", ")
 		}
+		return ""
+	}
+	is := func(kinds, want string) string { // a string is decoded once, by who takes it: it may be a long prompt
+		if strings.IndexByte(kinds, rawKind(val)) >= 0 {
+			return ""
+		}
+		return want
+	}
+	switch a.kind {
+	case "string":
+		return is(`"`, "a string")
 	case "object":
-		if rawKind(val) != '{' {
-			return "an object"
-		}
+		return is("{", "an object")
 	case "boolean":
-		if k := rawKind(val); k != 't' && k != 'f' {
-			return "true or false"
-		}
+		return is("tf", "true or false")
 	case "boolean or string":
-		if k := rawKind(val); k != 't' && k != 'f' && k != '"' {
-			return "true, false or a string"
-		}
+		return is(`tf"`, "true, false or a string")
 	case "array":
 		n, bad := 0.0, rawKind(val) != '['
 		eachElement(val, func(each json.RawMessage) {

@@ -213,9 +213,9 @@ func traceOf(log *slog.Logger, side string) func(dir string, rec []byte) {
 			return
 		}
 		if !isDelta(&m) {
-			log.Debug("message", messageAttrs(side, dir, &m, len(rec))...)
+			log.Debug("message", messageAttrs(side, dir, &m, rec)...)
 		} else if whole { // at debug it would be a line for each word of an answer
-			log.Log(ctx, levelTrace, "piece", messageAttrs(side, dir, &m, len(rec))...)
+			log.Log(ctx, levelTrace, "piece", messageAttrs(side, dir, &m, rec)...)
 		}
 	}
 }
@@ -235,8 +235,8 @@ func isDelta(m *message) bool {
 }
 
 // messageAttrs names a message and what it is about.
-func messageAttrs(side, dir string, m *message, size int) []any {
-	attrs := []any{"side", side, "dir", dir, "bytes", size}
+func messageAttrs(side, dir string, m *message, rec json.RawMessage) []any {
+	attrs := []any{"side", side, "dir", dir, "bytes", len(rec)}
 	add := func(key, value string) {
 		if value != "" {
 			attrs = append(attrs, key, clip(value, 200))
@@ -251,39 +251,22 @@ func messageAttrs(side, dir string, m *message, size int) []any {
 	}
 	if m.method == "tools/call" {
 		add("tool", stringField(m.params, "name"))
-		add("agent", cmp.Or(stringField(m.params, "arguments", "agent_id"),
-			stringField(m.params, "arguments", "codex_id")))
 	}
-	thread := stringField(m.params, "threadId")
-	if m.method == "thread/started" {
-		thread = stringField(m.params, "thread", "id")
-	}
-	switch side {
-	case "client":
-		add("sessionId", cmp.Or(stringField(m.params, "sessionId"), stringField(m.result, "sessionId"))) // ACP's words
-		add("toolCallId", cmp.Or(stringField(m.params, "update", "toolCallId"),
-			stringField(m.params, "toolCall", "toolCallId"), stringField(m.params, "toolCallId")))
-		// Over MCP what we forward says whose it is beside the event, and a turn's result in its structured part.
-		about := []string{"_meta"}
-		from := m.params
-		if m.method == "" {
-			about, from = []string{"structuredContent"}, m.result
+	for _, row := range [][]string{ // what it is about, and where the dialects say that
+		{"agent", "params arguments agent_id", "params arguments codex_id", "params _meta agent_id",
+			"result structuredContent agent_id"},
+		{"sessionId", "params sessionId", "result sessionId"},
+		{"toolCallId", "params update toolCallId", "params toolCall toolCallId", "params toolCallId"},
+		{"event", "params msg type"},
+		{"thread", "params threadId", "params thread id", "params _meta threadId", "result structuredContent threadId"},
+		{"turn", "params turnId", "params turn id", "params _meta turn_id", "result structuredContent turn_id"},
+		{"item", "params itemId", "params item id"},
+	} {
+		value := ""
+		for _, path := range row[1:] {
+			value = cmp.Or(value, stringField(rec, strings.Fields(path)...))
 		}
-		add("agent", stringField(from, append(about, "agent_id")...))
-		thread = cmp.Or(thread, stringField(from, append(about, "threadId")...))
-		add("turn", stringField(from, append(about, "turn_id")...))
-	case "codex": // mcp-server's events say it so
-		thread = cmp.Or(thread, stringField(m.params, "_meta", "threadId"))
-	}
-	if m.method == "codex/event" {
-		add("event", stringField(m.params, "msg", "type"))
-	}
-	add("thread", thread)
-	if add("turn", stringField(m.params, "turnId")); m.method == "turn/started" || m.method == "turn/completed" {
-		add("turn", stringField(m.params, "turn", "id"))
-	}
-	if add("item", stringField(m.params, "itemId")); strings.HasPrefix(m.method, "item/") {
-		add("item", stringField(m.params, "item", "id"))
+		add(row[0], value)
 	}
 	return attrs
 }

@@ -184,7 +184,7 @@ func TestTraceOf(t *testing.T) {
 		{"debug", item, "method=item/completed thread=t1 turn=u1 item=i1", "", "private"},
 		{"debug", turn, "method=turn/completed thread=t1 turn=u1", "", "private"},
 		{"debug", told, "method=codex/event agent=codex:bcdfghj event=agent_message thread=t1", "", "private"},
-		{"debug", ended, "request=7 agent=codex:bcdfghj turn=u1 thread=t1", "", "private"},
+		{"debug", ended, "request=7 agent=codex:bcdfghj thread=t1 turn=u1", "", "private"},
 		{"debug", began, "method=thread/started thread=t1", "", "private"},
 		{"debug", fail, `request="\"a\"" code=-32600`, "", "private"},
 		{"debug", `{"a`, `msg="not a message"`, "bytes=3", "private"},

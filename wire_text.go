@@ -137,10 +137,13 @@ func visible(s string) string {
 	}
 	var b strings.Builder
 	for _, r := range s {
-		if hidden(r) {
-			fmt.Fprintf(&b, "\\u%04x", r)
-		} else {
+		switch high, low := utf16.EncodeRune(r); {
+		case !hidden(r):
 			b.WriteRune(r)
+		case high != utf8.RuneError:
+			fmt.Fprintf(&b, "\\u%04x\\u%04x", high, low)
+		default:
+			fmt.Fprintf(&b, "\\u%04x", r)
 		}
 	}
 	return b.String()
@@ -157,23 +160,9 @@ func counted(n int, thing string) string {
 // quoteFact is a JSON string on one line, in which nothing can look like a tag, a line's end or another character than
 // it is; null for nil (FR-2.4).
 func quoteFact(s *string) string {
-	if s == nil {
-		return "null"
-	}
-	text, err := json.Marshal(*s)
+	text, err := json.Marshal(s)
 	if err != nil {
-		return "null" // a string can always be marshalled
+		panic("BUG: marshalling a string: " + err.Error())
 	}
-	var b strings.Builder
-	for _, r := range string(text) {
-		switch high, low := utf16.EncodeRune(r); {
-		case unicode.IsPrint(r):
-			b.WriteRune(r)
-		case high != utf8.RuneError:
-			fmt.Fprintf(&b, "\\u%04x\\u%04x", high, low)
-		default:
-			fmt.Fprintf(&b, "\\u%04x", r)
-		}
-	}
-	return b.String()
+	return visible(string(text))
 }
