@@ -293,6 +293,30 @@ func TestWorldInitializeUnanswered(t *testing.T) {
 }
 
 // The queue of one agent holds 32; the next is refused at once and the others run in order.
+// A client that is told of an item and asks for the status at once sees it there.
+func TestWorldActivityIsShownBeforeItIsTold(t *testing.T) {
+	inWorld(t, nil, noElicitation, func(t *testing.T, w *world) {
+		look := &lookingFront{front: w.hub.front, w: w}
+		w.hub.front = look
+		w.agent("SAY hello")
+		w.is("activities", strings.Join(look.seen, "; "), "started: writing the answer; completed: working")
+	})
+}
+
+// lookingFront notes what an agent shows of itself while the client is told of its messages.
+type lookingFront struct {
+	front
+	w    *world
+	seen []string
+}
+
+func (f *lookingFront) event(a agentRef, w waiterID, e *event) bool {
+	if e.kind == evItem && e.body.kind == "agentMessage" {
+		f.seen = append(f.seen, e.phase+": "+f.w.hub.agents.view(a.AgentID).Activity)
+	}
+	return f.front.event(a, w, e)
+}
+
 func TestWorldQueueFull(t *testing.T) {
 	inWorld(t, map[string]string{"request_timeout_secs": "10"}, noElicitation, func(t *testing.T, w *world) {
 		agent := w.agent("SAY hello")
