@@ -2,8 +2,8 @@ package main
 
 // acp_item.go owns what Codex's items look like in ACP: one table with a row for each kind, told as a message or as a
 // tool call with title, kind, places and input, and at its end content and output; the faces of approvals too, and the
-// names that titles are made of. acp_updates.go and acp_tool.go take rows from it. It must never name a place that Codex
-// didn't name.
+// names that titles are made of. acp_updates.go and acp_tool.go take rows from it. It must never name a place that
+// Codex didn't name.
 
 import (
 	"cmp"

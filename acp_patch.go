@@ -1,8 +1,9 @@
 package main
 
-// acp_patch.go owns how a patch looks in ACP. Codex tells the hunks, and a client wants each file's whole text before and
-// after: so the files that a patch names are read as it begins, regular ones only and no more than a megabyte of each;
-// none is written or waited for, and where a file doesn't fit, the hunks' own text has to do. acp_item.go has its row.
+// acp_patch.go owns how a patch looks in ACP. Codex tells the hunks, and a client wants each file's whole text before
+// and after: so the files that a patch names are read as it begins, regular ones only and no more than a megabyte of
+// each; none is written or waited for, and where a file doesn't fit, the hunks' own text has to do. acp_item.go has its
+// row.
 
 import (
 	"cmp"

@@ -141,8 +141,8 @@ func (p *acpPrompt) check() *rpcError {
 	if p.hasImages() {
 		s.f.models.list(modelsWait)
 		if m := s.options.model(); !m.sees() {
-			return badParams("the model %s takes no images: choose another by the config option \"model\", or send the "+
-				"prompt without them", m.word())
+			return badParams("the model %s takes no images: choose another by the config option \"model\", or send "+
+				"the prompt without them", m.word())
 		}
 	}
 	if p.skill != "" {
@@ -227,10 +227,10 @@ func (p *acpPrompt) submit() {
 	}
 	f.submit(req, w)
 	s.mu.Lock()
-	if p.stage == promptGoing { // else its turn runs, or has ended with a plan
+	if p.stage == promptGoing && p.waiter == w { // else its turn runs, has ended with a plan, or is to be tried again
 		p.stage = promptGone
 	}
-	cancelled := p.cancelled && p.stage == promptGone
+	cancelled := p.cancelled && p.stage == promptGone && p.waiter == w
 	s.mu.Unlock()
 	if cancelled {
 		s.queue.cancel(p)

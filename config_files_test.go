@@ -2,8 +2,8 @@ package main
 
 // config_files_test.go holds what is read of files that others write. Agent files: what front matter is understood,
 // what is refused with which words, and where a file is looked for (FR-16). The facts of a repository, straight from
-// .git: against repositories made by hand and git itself, and the cache against every way in which a branch changes. The
-// summaries of the ancestor.
+// .git: against repositories made by hand and git itself, and the cache against every way in which a branch changes.
+// The summaries of the ancestor.
 
 import (
 	"encoding/json"

@@ -377,7 +377,8 @@ func (p *tomlParser) inline(depth int) (*tomlTable, error) {
 			return t, nil
 		}
 		if !p.take(",") {
-			return nil, p.errorf("the inline table, which stands on one line, wants \",\" or \"}\" here, not %s", p.here())
+			return nil, p.errorf("the inline table, which stands on one line, wants \",\" or \"}\" here, not %s",
+				p.here())
 		}
 		if p.spaces(); p.peek() == '}' {
 			return nil, p.errorf("an inline table has no comma before its \"}\" in TOML 1.0")

@@ -820,8 +820,8 @@ func TestTeamLocks(t *testing.T) {
 	}
 }
 
-// A lock of ours that a kill left is taken over when it is a second old; Claude Code's, and one of ours that is younger,
-// is not.
+// A lock of ours that a kill left is taken over when it is a second old; Claude Code's, and one of ours that is
+// younger, is not.
 func TestDeadProcessLock(t *testing.T) {
 	needUnix(t, "directories have no mode there: its locks are stale after ten seconds")
 	c := newCrew(t, claudeTeam)

@@ -284,8 +284,8 @@ const (
 )
 
 // mailEnvelope packs messages, in their order, for the agent of this name: so many of them at most, and of each text no
-// more than length characters. unread is how many messages are unread beside msgs. used is how many of msgs the envelope
-// holds: once it is delivered, those may be marked read. Without messages there is no text.
+// more than length characters. unread is how many messages are unread beside msgs. used is how many of msgs the
+// envelope holds: once it is delivered, those may be marked read. Without messages there is no text.
 func mailEnvelope(identity string, msgs []mailMessage, unread, most, length int) (text string, used int) {
 	length = min(length, maxEnvelope)
 	var lines []string

@@ -2,8 +2,8 @@ package main
 
 // main_doctor.go owns `atm-agent-mcp doctor`: what a session needs, looked at in the order of one table of checks, each
 // with what to do about it. The checks of files and leases are in main_doctorchecks.go, those of Codex in
-// main_doctorcodex.go. Each check has a limit. Doctor writes nothing but a probe file that it removes, and never takes a
-// lease.
+// main_doctorcodex.go. Each check has a limit. Doctor writes nothing but a probe file that it removes, and never takes
+// a lease.
 
 import (
 	"cmp"

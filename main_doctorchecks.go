@@ -2,8 +2,8 @@ package main
 
 // main_doctorchecks.go owns doctor's looks at files: the program's own, the working directory, the team, prompt and log
 // files, the directory of sessions, leases and who holds them, leftovers of crashes, inotify limits. main_doctor.go
-// calls them in order. A lease is only looked at, for the microseconds that a look takes, as others do too; no lock file
-// is opened for writing, and nothing is removed but the probe.
+// calls them in order. A lease is only looked at, for the microseconds that a look takes, as others do too; no lock
+// file is opened for writing, and nothing is removed but the probe.
 
 import (
 	"cmp"

@@ -1,7 +1,7 @@
 package main
 
-// main_doctorcodex.go owns doctor's look at Codex: it starts codex as serve does, asks who is logged in, how much of the
-// account's limits is used and what the user's configuration says, ends it, and tells what to do where any of that
+// main_doctorcodex.go owns doctor's look at Codex: it starts codex as serve does, asks who is logged in, how much of
+// the account's limits is used and what the user's configuration says, ends it, and tells what to do where any of that
 // fails. main_doctor.go calls it. It runs no turn and writes nothing but a probe, which it removes.
 
 import (

@@ -83,8 +83,8 @@ func callMail(c *mcpCall, tool string, a toolArgs) *rpcError {
 	})
 }
 
-// inLine runs a mail tool off the reading goroutine, when the calls before it in the line of its caller are done. caller
-// says who that is; run does what the tool does, and returns what answers the call.
+// inLine runs a mail tool off the reading goroutine, when the calls before it in the line of its caller are done.
+// caller says who that is; run does what the tool does, and returns what answers the call.
 func (c *mcpCall) inLine(tool string, caller func() atmCaller,
 	run func(ctx context.Context, who atmCaller) (answer func())) *rpcError {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -254,7 +254,8 @@ func agentTools() (rows []tool) {
 // result; the line is that of all calls, since they are one agent's.
 func (s *toolServer) call(c *mcpCall, name string, p mcpParams) *rpcError {
 	return c.inLine(name, func() atmCaller {
-		return atmCaller{Correlation: cmp.Or(stringField(p.meta, "callId"), "tools-"+string(c.id))} // 0.104 has no callId
+		// 0.104 has no callId
+		return atmCaller{Correlation: cmp.Or(stringField(p.meta, "callId"), "tools-"+string(c.id))}
 	}, func(ctx context.Context, call atmCaller) func() {
 		who := s.who
 		who.Correlation, who.Refused = call.Correlation, call.Refused

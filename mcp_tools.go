@@ -63,8 +63,8 @@ func runArgs() []argSpec {
 	return append(turnArgs(),
 		argSpec{name: "output_schema", kind: "object", text: "JSON Schema that the answer is to follow; the result " +
 			"then has it as output, or says in output_error what is wrong with it."},
-		argSpec{name: "diff", kind: "boolean", text: "true: keep the whole diff of what the turn edits in a file, and " +
-			"name it in changes.diff_file."})
+		argSpec{name: "diff", kind: "boolean", text: "true: keep the whole diff of what the turn edits in a file, " +
+			"and name it in changes.diff_file."})
 }
 
 func decisionWords() []string {
@@ -96,8 +96,8 @@ func toolTable() []tool {
 				"one of prompt, agent_file or agent_id (agent_id may come with a prompt). " +
 				"The agent reads, edits and runs code in cwd as its sandbox allows, and sees nothing of your " +
 				"conversation: put everything it needs into the prompt. It and its memory stay, across restarts too: " +
-				"continue it with codex-reply. For several at once give background: true and collect with agent_wait. " +
-				"To have a change reviewed use codex-review.",
+				"continue it with codex-reply. For several at once give background: true and collect with " +
+				"agent_wait. To have a change reviewed use codex-review.",
 			args: slices.Concat([]argSpec{
 				{name: "prompt", kind: "string", text: "The task: the first message to the agent. With agent_id: its " +
 					"next message, or leave it out to reopen the agent without running a turn."},
@@ -123,8 +123,8 @@ func toolTable() []tool {
 					text: "When the agent asks before it acts. on-failure is an older word for on-request."},
 				{name: "sandbox", kind: "string", enum: []string{"read-only", "workspace-write", "danger-full-access"},
 					text: "What the agent may do; workspace-write: write in cwd."},
-				{name: "config", kind: "object", text: "Codex configuration, as in its config.toml: nested objects or " +
-					"dotted keys."},
+				{name: "config", kind: "object", text: "Codex configuration, as in its config.toml: nested objects " +
+					"or dotted keys."},
 				{name: "base-instructions", kind: "string", text: "Replace Codex's own base instructions."},
 				{name: "developer-instructions", kind: "string", text: "Added as a developer message."},
 				{name: "compact-prompt", kind: "string", text: "Prompt for compacting the conversation."},
@@ -138,10 +138,10 @@ func toolTable() []tool {
 		{
 			name:  "codex-reply",
 			title: "Codex Reply",
-			description: "Send the next message to a Codex agent, which remembers its whole conversation, and wait for " +
-				"its answer. Give prompt and agent_id (or identity, or threadId). " +
-				"Messages to a busy agent wait for their turn, in order; steer: true reaches the turn that runs. For a " +
-				"closed agent use codex with its agent_id.",
+			description: "Send the next message to a Codex agent, which remembers its whole conversation, and wait " +
+				"for its answer. Give prompt and agent_id (or identity, or threadId). " +
+				"Messages to a busy agent wait for their turn, in order; steer: true reaches the turn that runs. For " +
+				"a closed agent use codex with its agent_id.",
 			args: slices.Concat([]argSpec{
 				{name: "prompt", kind: "string", text: "The next message to the agent."},
 				{name: "steer", kind: "boolean", text: "true: the message goes into the running turn, ahead of what " +

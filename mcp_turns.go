@@ -299,9 +299,10 @@ func reviewTool() tool {
 	return tool{
 		name:  "codex-review",
 		title: "Codex Review",
-		description: "Have Codex review a change in a git repository: what is not committed, a branch, or one commit. " +
-			"The reviewer only reads and never asks. Returns verdict, summary and findings, each with severity, file " +
-			"and lines; fix what you agree with and review again. Ask the reviewer about a finding with codex-reply.",
+		description: "Have Codex review a change in a git repository: what is not committed, a branch, or one " +
+			"commit. The reviewer only reads and never asks. Returns verdict, summary and findings, each with " +
+			"severity, file and lines; fix what you agree with and review again. Ask the reviewer about a finding " +
+			"with codex-reply.",
 		args: slices.Concat([]argSpec{
 			{name: "target", kind: "string", enum: []string{reviewUncommitted, reviewBranch, reviewCommit},
 				text: "uncommitted (default; new files too), branch (what this branch adds to base) or commit."},

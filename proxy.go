@@ -177,8 +177,8 @@ func serve(ctx context.Context, cfg *config, io proxyIO) int {
 	h := p.h
 	front := newMCPFront(mcpOptions{clientOptions: p.client(cfg, io), ForwardEvents: cfg.forwardEvents,
 		DefaultCwd: cfg.cwd, review: h.review, close: h.close, sessions: h.agents.list, limited: h.statusWithLimits,
-		wait: h.waits.wait, approve: h.approve, turn: h.agents.turn, mailAs: h.team.caller, atm: h.runTool, setMail: h.setMail,
-		ownMail: h.mail.own})
+		wait: h.waits.wait, approve: h.approve, turn: h.agents.turn, mailAs: h.team.caller, atm: h.runTool,
+		setMail: h.setMail, ownMail: h.mail.own})
 	h.front, h.tellsMail = front, true
 	return p.until(ctx, front.run, front.shutdown, front.flush)
 }

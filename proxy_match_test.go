@@ -5,7 +5,8 @@ package main
 // object may have more members, an array must be as long. In it "$any" is any value, "$re:…" a regexp over a string
 // or a number's digits, "$bind:name" any value, kept as a variable, "$absent" a member that must not be there. A last
 // element "$rest" makes an array a prefix; a first element "$contains" asks that each pattern after it matches some
-// element. Backslashes in a text match slashes where paths are written with them. harness-peer is a small program that speaks JSON-RPC on stdio and misbehaves when asked.
+// element. Backslashes in a text match slashes where paths are written with them. harness-peer is a small program that
+// speaks JSON-RPC on stdio and misbehaves when asked.
 
 import (
 	"bufio"

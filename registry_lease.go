@@ -430,8 +430,8 @@ func (l *leases) awaitKeeper(identity string) {
 	}
 }
 
-// lock takes the lock of an identity or a thread, and waits for whoever has it without holding it for a session; for who
-// keeps records as long as keep.
+// lock takes the lock of an identity or a thread, and waits for whoever has it without holding it for a session; for
+// who keeps records as long as keep.
 func (l *leases) lock(what, name, path string, mine lockContent, keep time.Duration) (*lease, error) {
 	mine.PID, mine.Host = os.Getpid(), l.host
 	for began := time.Now(); ; time.Sleep(lockPause) {

@@ -489,7 +489,8 @@ func (s *session) threadID() string {
 func (s *session) openRefused(err *backendError) {
 	p := s.place
 	switch {
-	case err.Missing && (p.spec.Thread != "" && p.adopted && p.summary == "" || p.spec.Fork != "" && p.fork.Status == ""):
+	case err.Missing && (p.spec.Thread != "" && p.adopted && p.summary == "" ||
+		p.spec.Fork != "" && p.fork.Status == ""):
 		s.failOpening(proxyAdvice(codeSessionNotFound, remedyFind, fmt.Sprintf("no session has the id %q, and Codex "+
 			"has no thread of that id", cmp.Or(p.spec.Fork, p.spec.Thread)), "; agent_sessions lists what there is"))
 	case err.Missing && p.spec.Fork != "":

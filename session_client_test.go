@@ -534,9 +534,9 @@ func TestWorldClientChooses(t *testing.T) {
 	})
 }
 
-// A session in plan mode is read-only whatever else was chosen for it and whoever sends it a turn, also after a restart.
-// Another choice ends that, and so does a caller who asks for a sandbox. A thread that was never in plan mode is told
-// nothing of modes, one that another program left in it that it is over.
+// A session in plan mode is read-only whatever else was chosen for it and whoever sends it a turn, also after a
+// restart. Another choice ends that, and so does a caller who asks for a sandbox. A thread that was never in plan mode
+// is told nothing of modes, one that another program left in it that it is over.
 func TestWorldClientPlans(t *testing.T) {
 	inClientWorld(t, nil, func(t *testing.T, w *clientWorld) {
 		born := w.born("sess_1", "SAY hello")

@@ -200,8 +200,8 @@ func TestWorldShutdown(t *testing.T) {
 	})
 }
 
-// What a turn says that ends during shutdown is in the record by the time its caller is told, while its summary is still
-// being written: a kill may come then, and notes of the journal are read for open sessions alone.
+// What a turn says that ends during shutdown is in the record by the time its caller is told, while its summary is
+// still being written: a kill may come then, and notes of the journal are read for open sessions alone.
 func TestWorldShutdownKeepsTheLastAnswer(t *testing.T) {
 	inWorld(t, nil, noElicitation, func(t *testing.T, w *world) {
 		agent, turn := w.busyAgent("ann", "HANG", "IGNORE_INTERRUPT\nSLOW 5 told")

@@ -201,10 +201,10 @@ func (a *keptAgent) prune() {
 
 // What stands for an answer: that is on no disk and was too much to keep; that was, until its journal is read again.
 const (
-	awayText = "[the answer is no longer kept: memory for finished turns is bounded, and persist_threads is off or the " +
-		"disk could not be written]"
-	lostText = "[the answer can't be read any more: the agent's journal, which had it, is damaged or gone; codex-reply " +
-		"can ask the agent for it again]"
+	awayText = "[the answer is no longer kept: memory for finished turns is bounded, and persist_threads is off or " +
+		"the disk could not be written]"
+	lostText = "[the answer can't be read any more: the agent's journal, which had it, is damaged or gone; " +
+		"codex-reply can ask the agent for it again]"
 )
 
 // shrinkLocked lets go of the oldest results that are on no disk while they are too many bytes.
@@ -233,7 +233,7 @@ func (k *keptTurn) size() int {
 	if k.Result == nil {
 		return 0
 	}
-	n := len(k.Result.Content) + 512
+	n := len(k.Result.Content) + len(k.Result.Output) + 512
 	if k.Result.err != nil {
 		n += len(k.Result.err.Message) + len(k.Result.err.Data)
 	}
@@ -395,7 +395,7 @@ func (k *keptTurns) forget(agentID string) {
 // letGo replaces a result by what is known without its answer, for which text stands.
 func (k *keptTurn) letGo(text string) {
 	short := *k.Result
-	short.Content, short.Notes, short.Declined = text, nil, nil
+	short.Content, short.Notes, short.Declined, short.Output, short.Review = text, nil, nil, nil, nil
 	k.Result, k.away = &short, true
 }
 
@@ -464,7 +464,8 @@ func (k *keptTurns) othersLocked(a *keptAgent) bool {
 
 // runs reports whether the process that began an unfinished turn still has its session: the turn's end is told by
 // nothing else. A turn may have been accepted before its agent had a name. The record tells the name, and as long as
-// there is no record, the agent is being opened, if by a process that lives. A lease without a pid is just being written.
+// there is no record, the agent is being opened, if by a process that lives. A lease without a pid is just being
+// written.
 func (k *keptTurns) runs(t *keptTurn) bool {
 	name := t.Identity
 	if name == "" {

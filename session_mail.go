@@ -9,8 +9,8 @@ package main
 //	idle ──mail, nothing runs or waits──▶ fetching ──▶ queued ──▶ running ──▶ idle
 //
 // The states of that:
-//   - idle: no mail is under way. dirty says that there may be some; the pump looks when no turn runs or waits, auto-mail
-//     is on and not paused, and no backoff runs.
+//   - idle: no mail is under way. dirty says that there may be some; the pump looks when no turn runs or waits,
+//     auto-mail is on and not paused, and no backoff runs.
 //   - fetching: the hub's goroutine reads the inbox. Turns that come meanwhile go first: then what was fetched is
 //     dropped, and fetched again later.
 //   - queued: a mail turn waits in the machine, behind every client's turn. If one of those comes before the mail turn

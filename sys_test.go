@@ -75,8 +75,8 @@ func (p testProcess) ends(t *testing.T, want string) {
 	}
 }
 
-// symlink makes a symbolic link, or leaves the test out: Windows gives links to administrators only, and Wine none, though
-// it says it does.
+// symlink makes a symbolic link, or leaves the test out: Windows gives links to administrators only, and Wine none,
+// though it says it does.
 func symlink(tb testing.TB, to, path string) {
 	tb.Helper()
 	err := os.Symlink(to, path)

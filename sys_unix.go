@@ -74,8 +74,8 @@ func newProcGroup(cmd *exec.Cmd) *procGroup {
 	return &procGroup{}
 }
 
-// lookProgram finds a program: a path, or a name on PATH. What a "." in PATH finds comes with exec.ErrDot: it may lie in
-// somebody's repository.
+// lookProgram finds a program: a path, or a name on PATH. What a "." in PATH finds comes with exec.ErrDot: it may lie
+// in somebody's repository.
 func lookProgram(name string) (string, error) { return exec.LookPath(name) }
 
 // programCommand is exec.CommandContext for a program that was found, with the variables env, nil for ours.

@@ -291,8 +291,8 @@ func openShared(path string, flag int, _ os.FileMode) (*os.File, error) {
 
 // renameOver replaces the file new by old, in the same directory, even while somebody has new open who lets it be
 // removed; that is what os.Root tries and os.Rename doesn't. A virus scanner, say, doesn't let it be removed. Not every
-// disk can do that, a network's for one: where the rename fails, open, which the caller has of new, is closed before the
-// next try.
+// disk can do that, a network's for one: where the rename fails, open, which the caller has of new, is closed before
+// the next try.
 func renameOver(old, new string, open ...*os.File) error {
 	inUse := []syscall.Errno{windows.ERROR_ACCESS_DENIED, windows.ERROR_SHARING_VIOLATION}
 	dir, err := os.OpenRoot(filepath.Dir(new))
