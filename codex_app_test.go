@@ -326,6 +326,8 @@ func TestAppUnownedThreads(t *testing.T) {
 func TestAppTurnEndsOnlyByItsOwnEnd(t *testing.T) {
 	withApp(t, "", "0.169.0", func(p *codexPeer) {
 		h := p.running()
+		p.tell("item/completed", "t1", `,"turnId":"before","item":{"type":"agentMessage","id":"i","text":"late"}`)
+		h.wants("raw t1/before (item/completed)") // no answer of this turn
 		p.ended("t1", "other", "completed")
 		p.tell("thread/status/changed", "t1", `,"status":{"type":"idle"}`)
 		p.tell("turn/completed", "t1", `,"turn":{"id":"u1","status":"completed","items":[

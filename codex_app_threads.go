@@ -210,8 +210,13 @@ func (tab *threadTable) assignLocked(th *appThread, e event) (out []delivery) {
 		th.trackPatch(e)
 	case e.kind == evItem && e.body.kind == "commandExecution":
 		t.trackShell(e)
-	case e.kind == evItem && e.body.kind == "agentMessage" && th.isRoot():
-		t.answered = t.answered || e.phase == "completed" && e.body.phase != "commentary"
+	case e.kind == evItem && (e.body.kind == "agentMessage" || e.body.kind == "plan") && th.isRoot():
+		if t.turn != "" && e.turn != t.turn {
+			e = foreign(e)
+			break
+		}
+		t.answered = t.answered || e.phase == "completed" && e.body.kind == "agentMessage" &&
+			e.body.phase != "commentary"
 	case e.method == "thread/started" && !th.isRoot():
 		th.learnName(e)
 	case e.method == "turn/started" && t.stopping && !(th.isRoot() && t.call != nil):
@@ -221,7 +226,7 @@ func (tab *threadTable) assignLocked(th *appThread, e event) (out []delivery) {
 	case e.kind == evEnded:
 		th.files = nil
 		if !th.isRoot() {
-			e = foreignEnd(e)
+			e = foreign(e)
 			break
 		}
 		if !t.answered {
@@ -463,7 +468,7 @@ func (t *threadTree) answerTurn(turn string, outcome event) (out []event, stop b
 		if turn != "" && e.turn == turn {
 			t.turn = ""
 		} else {
-			e = foreignEnd(e)
+			e = foreign(e)
 		}
 		out = append(out, e)
 	}
@@ -504,14 +509,15 @@ func (t *threadTree) endTurn(e event) (_ event, early bool) {
 	case t.lost:
 		t.lost = false
 	default:
-		e = foreignEnd(e)
+		e = foreign(e)
 	}
 	return e, false
 }
 
-// foreignEnd is the end of a turn that no turn/start of ours returned: a
-// subagent's, or one that was thought lost. It ends nothing for the session.
-func foreignEnd(e event) event {
+// foreign is an event of a turn that isn't the session's running one, as the client is told it: the end of a
+// subagent's turn, or of one that was thought lost, ends nothing for the session, and the late words of a turn that is
+// over are nobody's answer.
+func foreign(e event) event {
 	return event{kind: evRaw, thread: e.thread, turn: e.turn, method: e.method, raw: e.raw}
 }
 
