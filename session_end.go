@@ -119,12 +119,11 @@ func (e *sessionClosing) shutdown(grace time.Duration, answered func()) {
 		return
 	}
 	e.answered = answered
-	e.cut = e.cut || running
 	for _, told := range e.waiting { // they wait for what we have no time for
 		told(closeResult{AgentID: s.agentID, Identity: s.place.rec.Identity, Status: statusClosed, Interrupted: true})
 	}
 	e.waiting = nil
-	s.place.noteOver(s.m.ending, e.cut, time.Now())
+	s.place.noteOver(s.m.ending, e.cut || running, time.Now()) // true of what runs, until it completes all the same
 	s.h.ledger.save(&s.place.rec)
 	s.h.ledger.leave(s.agentID)
 	if t := s.m.cur; t != nil && t.asker() != 0 {

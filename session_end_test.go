@@ -207,7 +207,7 @@ func TestWorldShutdownKeepsTheLastAnswer(t *testing.T) {
 		agent, turn := w.busyAgent("ann", "HANG", "IGNORE_INTERRUPT\nSLOW 5 told")
 		w.hub.beginStop(time.Second)
 		w.is("content", resultField(turn.ok(t), "content"), "told")
-		w.is("in the record", w.wantRecord(agent, statusStale, true).Digest.LastAnswer, "told")
+		w.is("in the record", w.wantRecord(agent, statusStale, false).Digest.LastAnswer, "told")
 	})
 }
 
