@@ -464,19 +464,19 @@ func (k *keptTurns) othersLocked(a *keptAgent) bool {
 
 // runs reports whether the process that began an unfinished turn still has its session: the turn's end is told by
 // nothing else. A turn may have been accepted before its agent had a name. The record tells the name, and as long as
-// there is no record, the agent is being opened, if by a process that lives. A lease without a pid is just being
-// written.
+// there is no record, or none since the turn was asked for, the agent is being opened, if by a process that lives. A
+// lease without a pid is just being written.
 func (k *keptTurns) runs(t *keptTurn) bool {
-	name := t.Identity
+	name, opening := t.Identity, false
 	if name == "" {
 		rec, err := k.reg.readRecord(t.AgentID)
-		if err != nil {
-			return errors.Is(err, fs.ErrNotExist) && t.PID != os.Getpid() && pidAlive(t.PID)
+		if opening = errors.Is(err, fs.ErrNotExist); err == nil {
+			name, opening = rec.Identity, rec.LastActive.Before(t.Created)
 		}
-		name = rec.Identity
 	}
 	by, pid, held := k.reg.holder(name)
-	return held && (pid == t.PID || pid == 0) && (by == t.AgentID || by == "")
+	return held && (pid == t.PID || pid == 0) && (by == t.AgentID || by == "") ||
+		opening && t.PID != os.Getpid() && pidAlive(t.PID)
 }
 
 // lose ends a turn whose process ended before it did: it is told as failed, not passed over.

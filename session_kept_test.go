@@ -179,7 +179,7 @@ func TestKeptTurnsOfAnotherProcess(t *testing.T) {
 }
 
 // A turn that was accepted before its agent had a name runs as long as its process opens the agent, then as long as the
-// agent's lease is held; it was told as lost from the first.
+// agent's lease is held; it was told as lost from the first, and so was one of an agent that is opened again.
 func TestKeptTurnOfAnAgentWithoutAName(t *testing.T) {
 	notUnderWine(t, "a program that Linux has started has no parent")
 	dir := t.TempDir()
@@ -194,17 +194,25 @@ func TestKeptTurnOfAnAgentWithoutAName(t *testing.T) {
 	if one, two := ours.turn("bg-one"), ours.turn("bg-two"); one.finished() || !two.Lost {
 		t.Fatalf("while the agent is opened: %+v, %+v", one, two)
 	}
+	saved := func(status string) {
+		wantNil(t, theirs.reg.save(record{AgentID: keptAgentID, Identity: "ann", Team: "default",
+			turnNote: turnNote{Status: status, LastActive: time.Now().UTC()}}))
+	}
+	saved(statusClosed)
+	begin("bg-again", os.Getppid())
+	if again := ours.turn("bg-again"); again.finished() {
+		t.Fatalf("while the closed agent is opened again: %+v", again)
+	}
 	lease, err := theirs.reg.acquire("ann", keptAgentID)
 	wantNil(t, err)
 	begin("bg-three", os.Getpid())
-	wantNil(t, theirs.reg.save(record{AgentID: keptAgentID, Identity: "ann", Team: "default",
-		turnNote: turnNote{Status: statusBusy}}))
+	saved(statusBusy)
 	if three := ours.turn("bg-three"); three.finished() {
 		t.Fatalf("while it runs: %+v", three)
 	}
 	lease.release()
-	if three := ours.turn("bg-three"); !three.Lost {
-		t.Fatalf("after its process let go: %+v", three)
+	if again, three := ours.turn("bg-again"), ours.turn("bg-three"); !again.Lost || !three.Lost {
+		t.Fatalf("after its process let go: %+v, %+v", again, three)
 	}
 }
 
