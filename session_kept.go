@@ -182,16 +182,18 @@ func (k *keptTurns) seen(agentID string) {
 	k.poke()
 }
 
-// prune takes out what is more than the newest maxKeptTurns with a result. keptTurns.mu is held.
+// prune takes out what is more than the newest maxKeptTurns with a result. Lost turns are as many as the journal has: it
+// counts none, and what it has beside them would be read again as new. keptTurns.mu is held.
 func (a *keptAgent) prune() {
+	ended := func(t *keptTurn) bool { return t.finished() && !t.Lost }
 	n := 0
 	for _, t := range a.turns {
-		if t.finished() {
+		if ended(t) {
 			n++
 		}
 	}
 	a.turns = slices.DeleteFunc(a.turns, func(t *keptTurn) bool {
-		if n <= maxKeptTurns || !t.finished() {
+		if n <= maxKeptTurns || !ended(t) {
 			return false
 		}
 		n--

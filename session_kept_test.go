@@ -176,6 +176,16 @@ func TestKeptTurnsOfAnotherProcess(t *testing.T) {
 	if two := ours.turn("bg-two"); two.Lost || two.Result.Content != "late" {
 		t.Errorf("after all: %+v", two)
 	}
+
+	theirs.starts("bg-three") // one that is lost, and as many as are kept: the oldest was let go of, and told as new
+	for i := range maxKeptTurns {
+		theirs.end(fmt.Sprint(i), "the answer")
+	}
+	ours.turn("0")
+	since = ours.now()
+	theirs.starts("bg-four")
+	ours.turn("bg-four")
+	ours.tells(since, "bg-four")
 }
 
 // A turn that was accepted before its agent had a name runs as long as its process opens the agent, then as long as the
