@@ -335,6 +335,12 @@ func TestAppTurnEndsOnlyByItsOwnEnd(t *testing.T) {
 		p.ended("t1", "u1", "completed") // a second end is no news
 		h.wants("raw t1/other (turn/completed)", "raw t1 (thread/status/changed)",
 			"ended t1/u1 text=yes completed (turn/completed)", "raw t1/u1 (turn/completed)")
+		late := `,"turnId":"u1","item":{"type":"agentMessage","id":"i","text":"late"}`
+		p.tell("item/completed", "t1", late)
+		p.turn(3)
+		p.expect("turn/start")
+		p.tell("item/completed", "t1", late)
+		h.wants("raw t1/u1 (item/completed)", "raw t1/u1 (item/completed)") // no answer of the turn that has no name yet
 	})
 	// the end may overtake the answer that names the turn
 	withApp(t, "", "0.104.0", func(p *codexPeer) {

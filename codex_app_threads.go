@@ -211,7 +211,7 @@ func (tab *threadTable) assignLocked(th *appThread, e event) (out []delivery) {
 	case e.kind == evItem && e.body.kind == "commandExecution":
 		t.trackShell(e)
 	case e.kind == evItem && (e.body.kind == "agentMessage" || e.body.kind == "plan") && th.isRoot():
-		if t.turn != "" && e.turn != t.turn {
+		if t.turn != "" && e.turn != t.turn || t.over != "" && e.turn == t.over {
 			e = foreign(e)
 			break
 		}
@@ -416,6 +416,7 @@ type threadTree struct {
 	action   turnAction      // what the root's turn is, or the one that it calls for
 	call     *turnCall       // the turn/start that has no answer yet, nil for none
 	turn     string          // the id that turn/start returned, until that turn ends
+	over     string          // the turn that ended last on the root: what it says now may meet the next turn/start
 	lost     bool            // turn/start had no answer: what ends next on the root is its turn
 	stopping bool            // interrupted: whatever starts before the next turn is stopped too
 	cleans   bool            // interrupted with its shells, of which Codex tells only after the turn's end
@@ -500,6 +501,7 @@ func (t *threadTree) endTurn(e event) (_ event, early bool) {
 		default:
 		}
 	}
+	t.over = e.turn
 	switch {
 	case t.call != nil && e.turn != t.turn:
 		t.call.ended = append(t.call.ended, e)
