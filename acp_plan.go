@@ -50,7 +50,7 @@ func (p *acpPrompt) asksAboutPlan(result *acpStopped) bool {
 	another := slices.ContainsFunc(s.queue.prompts, func(o *acpPrompt) bool {
 		return o != p && !o.steered && promptGoing <= o.stage && o.stage <= promptRunning
 	})
-	open := !p.steered && !p.inWords && !p.cancelled && !s.closing
+	open := !p.steered && !p.inWords && !p.cancelled && !s.closing && !s.leaving
 	asks := open && plan != "" && len(options) > 1 && !another
 	var shared []*acpPrompt // those that went into the turn
 	if asks {
@@ -166,10 +166,11 @@ func (s *acpSession) awaitVerdict(ctx context.Context, id string, call json.RawM
 	return v
 }
 
-// leavePlans ends what is asked about plans, as a no.
+// leavePlans ends what is asked about plans, as a no, for a load of the session.
 func (q *acpQueue) leavePlans() {
 	q.s.mu.Lock()
 	defer q.s.mu.Unlock()
+	q.s.leaving = true
 	for _, p := range q.prompts {
 		if p.stage == promptAsking {
 			p.stop()

@@ -46,7 +46,8 @@ type acpSession struct {
 	mu      sync.Mutex    // guards the fields below, and those of queue
 	news    chan struct{} // closed, and made anew, by poke: who awaits something looks again
 	opening bool          // the request that opens the session isn't answered: prompts and updates wait
-	closing bool          // takes no prompts any more, and asks about no plan
+	closing bool          // takes no prompts any more
+	leaving bool          // a load of the session waits for its end, so its user is asked about no plan
 	title   string
 	backlog acpBacklog
 	usage   tokenUsage // of the thread, as last told
@@ -56,7 +57,7 @@ type acpSession struct {
 	live     map[string]bool
 	mailTurn string      // the running turn that nobody here asked for, "" for none
 	mailItem string      // the message of that turn, once it was shown
-	before   *acpSession // whose end the opening waits for, nil for none
+	before   *acpSession // the same session as it was until now, whose end the opening waits for; nil for none
 
 	early     [][]byte // updates that came while the session was opened
 	earlySize int      // in bytes
@@ -152,7 +153,6 @@ func (s *acpSession) describe(req *turnRequest) {
 func (s *acpSession) reopen(ctx context.Context, servers json.RawMessage, before *acpSession) (turnResult, *rpcError) {
 	f := s.f
 	if before != nil {
-		before.setClosing(true)
 		before.queue.leavePlans()
 		if !before.await(ctx, before.isIdle) {
 			return turnResult{}, errACPClosing()
@@ -161,7 +161,7 @@ func (s *acpSession) reopen(ctx context.Context, servers json.RawMessage, before
 		used, counted := before.usage, before.counted // Codex doesn't tell it again of a thread that stays open
 		before.mu.Unlock()
 		s.mu.Lock()
-		s.before, s.usage, s.counted = nil, used, counted
+		s.usage, s.counted = used, counted
 		s.mu.Unlock()
 	}
 	known, e := f.clientSession(s.id)
@@ -243,7 +243,7 @@ func (s *acpSession) finishOpening(notes []string) {
 		}
 		s.mu.Lock()
 	}
-	s.opening = false
+	s.opening, s.before = false, nil
 	s.mu.Unlock()
 	s.options.tellChanges() // a list of models that came meanwhile has told nobody who knew nothing yet
 	s.skills.tell()         // also where a turn that began meanwhile was too much to keep
@@ -270,6 +270,22 @@ func (s *acpSession) setClosing(closing bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closing = closing
+}
+
+// restored is what a load that failed leaves: the session itself, open as it was, or if it was closed or refused, the
+// one before it; nil for none.
+func (s *acpSession) restored() *acpSession {
+	for s != nil {
+		s.mu.Lock()
+		over, before := s.closing, s.before
+		s.leaving = false
+		s.mu.Unlock()
+		if !over {
+			break
+		}
+		s = before
+	}
+	return s
 }
 
 // event takes an event of the session, on the session's own goroutine.

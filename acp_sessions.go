@@ -164,9 +164,7 @@ func (t *acpSessions) reopen(c *acpCall, params json.RawMessage) *rpcError {
 			e = s.replay(ctx)
 		}
 		if e != nil {
-			if t.drop(s, before); before != nil {
-				before.setClosing(false)
-			}
+			t.drop(s, before.restored())
 			s.refuse(noSession(s.id))
 			return nil, e
 		}
