@@ -194,17 +194,20 @@ func (p *acpPrompt) goes() bool {
 
 // hasPlaceLocked reports a prompt that may go now. What is answered here waits until nothing is before it, and what
 // comes behind it until it is answered. alone: so do all, since a plan that a turn comes to is decided before the next
-// one. What goes into the turn before it is no next one, and by request it passes what waits.
+// one. What goes into the turn before it is no next one, and by request it passes what waits, but no
+// other that does so.
 func (q *acpQueue) hasPlaceLocked(p *acpPrompt, alone bool) bool {
-	blocked := false
+	blocked, passing := false, false
 	for _, before := range q.prompts {
 		if before == p {
 			first := q.prompts[0]
 			turn := first.local == nil && (first.stage == promptGone || first.stage == promptRunning)
-			joins := turn && (p.now || q.s.f.Steers && !p.queues && !blocked)
+			joins := turn && (p.now && !passing || q.s.f.Steers && !p.queues && !blocked)
 			return p == first || p.local == nil && (joins || !alone && !blocked)
 		}
-		blocked = blocked || before.stage <= promptGoing || before.stage == promptAsking || before.local != nil
+		waits := before.stage <= promptGoing
+		blocked = blocked || waits || before.stage == promptAsking || before.local != nil
+		passing = passing || waits && before.now && before.local == nil
 	}
 	return false // it was answered
 }

@@ -467,7 +467,22 @@ func TestACPHolds(t *testing.T) {
 	r.nothing()
 	tuned(sessionSettings{Sandbox: sandboxWrite, Approval: "never"}, nil)
 	r.does(choice)
-	r.begun("t1").ends("completed", nil)
+	turn := r.begun("t1")
+	r.told() // the session's title
+	choice = r.start("session/set_mode", r.of(`,"modeId":"auto"`))
+	receive(t, asked)
+	for n := range 9 {
+		r.start(methodSteering, r.of(fmt.Sprintf(`,"prompt":[{"type":"text","text":"%d"}]`, n)))
+	}
+	r.nothing()
+	tuned(sessionSettings{Sandbox: sandboxWrite, Approval: "never"}, nil)
+	r.does(choice)
+	for n := range 9 { // they pass what waits, but not each other
+		sub := receive(t, r.submits)
+		want(t, sub.req.prompt, strconv.Itoa(n))
+		r.f.done(sub.w, playedResult("completed"))
+	}
+	turn.ends("completed", nil)
 	r.stops(behind, "end_turn")
 	for range maxPrompts {
 		r.prompt("more")
