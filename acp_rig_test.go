@@ -118,6 +118,10 @@ func newACPFrontRig(t *testing.T, change func(*acpFrontRig, *acpOptions)) *acpFr
 			r.leaves <- agent
 			go done(closeResult{AgentID: agent, Status: "closed"}, nil)
 		},
+		remove: func(_ context.Context, session string) *rpcError {
+			r.leaves <- "and remove " + session
+			return nil
+		},
 		history: func(_ context.Context, _ string, each func(*event) error) *rpcError {
 			for _, e := range r.past {
 				if err := each(e); err != nil {

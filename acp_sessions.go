@@ -139,8 +139,10 @@ func (t *acpSessions) makeNew(c *acpCall, params json.RawMessage) *rpcError {
 		}
 		t.drop(s, nil)
 		// Cancelled, so nobody knows of the session; the hub may have opened it in that very moment.
-		if e == nil || ctx.Err() != nil && f.life.Err() == nil {
-			f.leave(s.agentID, func(closeResult, *rpcError) {})
+		if (e == nil || ctx.Err() != nil && f.life.Err() == nil) && f.closeAgent(f.life, s.agentID) == nil && f.Kept {
+			if e := f.remove(f.life, s.id); e != nil {
+				f.Log.Warn("the session of a cancelled request could not be removed", "sessionId", s.id, "err", e)
+			}
 		}
 		return nil, e
 	})
