@@ -105,11 +105,13 @@ func TestDoctorTellsWhatWasLeft(t *testing.T) {
 		wantNil(t, os.WriteFile(path, nil, 0o600))
 		wantNil(t, os.Chtimes(path, when, when))
 	}
+	wantNil(t, os.WriteFile(filepath.Join(inboxes, "ann.json.corrupt-2"), nil, 0o600))
 	d.checkLeftovers(t.Context())
 	d.wantFinding(t, findingOK, "1 unfinished file:", "")
+	d.wantFinding(t, findingWarning, "ann.json.corrupt-2", "remove it")
 	d.wantFinding(t, findingWarning, "bcdfghj.json.corrupt-1", "remove it")
 	d.wantFinding(t, findingWarning, "ann.json.lock was left", "rmdir ")
-	if len(d.found) != 3 {
+	if len(d.found) != 4 {
 		t.Errorf("found %+v", d.found)
 	}
 

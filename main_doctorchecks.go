@@ -310,10 +310,10 @@ func (d *doctor) checkLeases() {
 
 // checkLeftovers are files of crashes, damaged files set aside, and directory locks that nobody lets go.
 func (d *doctor) checkLeftovers(ctx context.Context) {
-	dir := filepath.Join(d.cfg.sessionsRoot, d.cfg.team)
+	dir, team := filepath.Join(d.cfg.sessionsRoot, d.cfg.team), filepath.Join(d.cfg.teamsRoot, d.cfg.team)
 	temps, stale := 0, 0
-	for _, sub := range []string{dir, filepath.Join(dir, ".records")} {
-		entries, _ := os.ReadDir(sub) // none, or said with the session files
+	for _, sub := range []string{dir, filepath.Join(dir, ".records"), filepath.Join(team, "inboxes")} {
+		entries, _ := os.ReadDir(sub) // none, or said with the session files or the team
 		for _, e := range entries {
 			path := filepath.Join(sub, e.Name())
 			st, err := e.Info()
@@ -347,7 +347,6 @@ func (d *doctor) checkLeftovers(ctx context.Context) {
 		}
 	}
 	closeRecords(ctx, reg)
-	team := filepath.Join(d.cfg.teamsRoot, d.cfg.team)
 	locks, _ := filepath.Glob(filepath.Join(team, "*.lock"))
 	more, _ := filepath.Glob(filepath.Join(team, "inboxes", "*.lock"))
 	for _, path := range append(locks, more...) {
