@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -141,6 +142,21 @@ idle_timeout_ms=300000 client_identity= worktree_dir=.worktrees acp_mail=prompt 
 
 // What only --identity says, against what the paths of flags are resolved, and a bad flag: an error that names the
 // flag, and the command exits 2; what is in files doesn't matter then.
+// The README promises that docs/configuration.md has all keys.
+func TestConfigKeysAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("docs/configuration.md")
+	wantNil(t, err)
+	keys := []string{"per_thread_auto_mail"}
+	for _, s := range new(config).settings() {
+		keys = append(keys, s.name)
+	}
+	for _, key := range keys {
+		if !regexp.MustCompile(`\b` + key + `\b`).Match(text) {
+			t.Errorf("docs/configuration.md does not have %s", key)
+		}
+	}
+}
+
 func TestConfigFlags(t *testing.T) {
 	w := newConfigWorld(t)
 	w.project(pluginHead + "identity = 'fine'\n[plugins.atm-agent-mcp.roles.worker]\n")
