@@ -205,8 +205,8 @@ func (a *keptAgent) prune() {
 const (
 	awayText = "[the answer is no longer kept: memory for finished turns is bounded, and persist_threads is off or " +
 		"the disk could not be written]"
-	lostText = "[the answer can't be read any more: the agent's journal, which had it, is damaged or gone; " +
-		"codex-reply can ask the agent for it again]"
+	lostText = "[the answer can't be read any more: the agent's journal, which had it, keeps so many bytes of the " +
+		"newest answers, or is damaged or gone; codex-reply can ask the agent for it again]"
 )
 
 // shrinkLocked lets go of the oldest results that are on no disk while they are too many bytes.

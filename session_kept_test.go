@@ -316,6 +316,11 @@ func TestKeptTurnsThatTheJournalLacks(t *testing.T) {
 	if len(turns) != 2 || turns[0].Result.Content != lostText || turns[1].Result.Content != "of the next" {
 		t.Errorf("two turns of one name: %+v, %+v", turns[0].Result, turns[1].Result)
 	}
+	k.end("long", strings.Repeat("x", maxJournalKept))
+	k.end("after it", "short")
+	if told := k.turn("long").Result.Content; !strings.Contains(told, "newest answers") {
+		t.Errorf("of one that the journal has no room for: %q", told)
+	}
 	wantNil(t, os.WriteFile(k.reg.journals.path(keptAgentID), []byte("damaged"), 0o600))
 	want(t, k.turn("2").Result.Content, lostText)
 	wantNil(t, k.reg.journals.remove(keptAgentID))
