@@ -152,11 +152,17 @@ func (s *acpSession) describe(req *turnRequest) {
 // reopen opens a session of the client's that is on disk.
 func (s *acpSession) reopen(ctx context.Context, servers json.RawMessage, before *acpSession) (turnResult, *rpcError) {
 	f := s.f
-	if before != nil {
-		before.queue.leavePlans()
-		if !before.await(ctx, before.isIdle) {
+	for each := before; each != nil; { // behind a load that came to nothing, the session that this one waited for
+		each.queue.leavePlans()
+		if !each.await(ctx, each.isIdle) {
 			return turnResult{}, errACPClosing()
 		}
+		each.mu.Lock()
+		earlier := each.before
+		each.mu.Unlock()
+		each = earlier
+	}
+	if before = before.restored(); before != nil {
 		before.mu.Lock()
 		used, counted := before.usage, before.counted // Codex doesn't tell it again of a thread that stays open
 		before.mu.Unlock()
