@@ -194,8 +194,8 @@ func (p *acpPrompt) goes() bool {
 
 // hasPlaceLocked reports a prompt that may go now. What is answered here waits until nothing is before it, and what
 // comes behind it until it is answered. alone: so do all, since a plan that a turn comes to is decided before the next
-// one. What goes into the turn before it is no next one, and by request it passes what waits, but no
-// other that does so.
+// one. What goes into the turn before it is no next one, and by request it passes what waits, but no other that does
+// so.
 func (q *acpQueue) hasPlaceLocked(p *acpPrompt, alone bool) bool {
 	blocked, passing := false, false
 	for _, before := range q.prompts {

@@ -182,8 +182,8 @@ func (k *keptTurns) seen(agentID string) {
 	k.poke()
 }
 
-// prune takes out what is more than the newest maxKeptTurns with a result. Lost turns are as many as the journal has: it
-// counts none, and what it has beside them would be read again as new. keptTurns.mu is held.
+// prune takes out what is more than the newest maxKeptTurns with a result. Lost turns are as many as the journal has:
+// it counts none, and what it has beside them would be read again as new. keptTurns.mu is held.
 func (a *keptAgent) prune() {
 	ended := func(t *keptTurn) bool { return t.finished() && !t.Lost }
 	n := 0
