@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -121,7 +120,7 @@ func (c *crew) members(want string) {
 // deadPID is a process that was and is no more.
 func deadPID(t *testing.T) int {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	cmd := testChild("")
 	wantNil(t, cmd.Run())
 	return cmd.Process.Pid
 }

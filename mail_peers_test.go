@@ -19,7 +19,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"sort"
@@ -382,14 +381,12 @@ func TestMailWriterProcess(t *testing.T) {
 }
 
 // After a kill -9 the inbox is whole, has every message that was said to be delivered, and the next writer gets past
-// what
-// was left.
+// what was left.
 func TestMailSurvivesKill(t *testing.T) {
 	t.Parallel()
 	for round := range 8 {
 		l := newMailLab(t)
-		cmd := exec.Command(os.Args[0], "-test.run=^TestMailWriterProcess$")
-		cmd.Env = append(os.Environ(), "MAIL_WRITER_ROOT="+l.root)
+		cmd := testChild("TestMailWriterProcess", "MAIL_WRITER_ROOT="+l.root)
 		out, err := cmd.StdoutPipe()
 		wantNil(t, err)
 		wantNil(t, cmd.Start())

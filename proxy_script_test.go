@@ -37,6 +37,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(shoutServerVar) != "" {
 		os.Exit(shoutServer(os.Stdin, os.Stdout))
 	}
+	if os.Getenv(testChildVar) != "" { // it may be killed, and then nobody would remove what testscript.Main makes
+		os.Exit(m.Run())
+	}
 	testscript.Main(testRun{m}, map[string]func(){
 		"atm-agent-mcp": func() {
 			os.Exit(run(context.Background(), os.Args, os.Stdin, os.Stdout, os.Stderr))
@@ -61,7 +64,26 @@ func (r testRun) Run() int {
 		panic("BUG: " + err.Error())
 	}
 	defer os.RemoveAll(builtDir())
-	return r.m.Run()
+	code := r.m.Run()
+	if err := removeCommands(); err != nil {
+		fmt.Fprintln(os.Stderr, "a program that a test started still runs:", err)
+		code = cmp.Or(code, 1)
+	}
+	return code
+}
+
+// removeCommands removes the programs that testscript has put on PATH. Windows keeps the file of a program that runs,
+// and one that was killed still runs for a moment: testscript removes them once and dies of an error.
+func removeCommands() error {
+	path, err := exec.LookPath("harness-peer")
+	if err != nil {
+		return err
+	}
+	poll(30*time.Second, func() bool {
+		err = os.RemoveAll(filepath.Dir(path))
+		return err == nil
+	})
+	return err
 }
 
 // longVar asks for the long forms of the tests that kill, load or build for many seconds: 1 as .ci/run sets it, or the

@@ -40,11 +40,20 @@ type testProcess struct {
 	in    io.WriteCloser
 }
 
+// testChildVar tells the test binary that a test has started it.
+const testChildVar = "ATM_TEST_CHILD"
+
+// testChild is this test binary, to run one test that the environment tells what to do.
+func testChild(test string, env ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], "-test.run=^"+test+"$")
+	cmd.Env = append(append(os.Environ(), testChildVar+"=1", "GORACE=atexit_sleep_ms=10"), env...)
+	return cmd
+}
+
 // startTest starts a test as a process that the environment tells what to do.
 func startTest(t *testing.T, test string, env ...string) testProcess {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^"+test+"$")
-	cmd.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=10"), env...)
+	cmd := testChild(test, env...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	wantNil(t, err)
@@ -93,8 +102,7 @@ func TestSysHelper(t *testing.T) {
 	case "exit3":
 		os.Exit(3)
 	case "parent": // starts a grandchild in its own group, then waits for EOF
-		child := exec.Command(os.Args[0], "-test.run=^TestSysHelper$")
-		child.Env = append(os.Environ(), "ATM_TEST_SYS=wait")
+		child := testChild("TestSysHelper", "ATM_TEST_SYS=wait")
 		child.Stdin, child.Stdout = os.Stdin, os.Stdout // stdout's EOF is the grandchild's end
 		wantNil(t, child.Run())
 	case "wait":

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -146,8 +145,7 @@ func TestWatchLimitsHelper(t *testing.T) {
 }
 
 func TestWatchLimits(t *testing.T) {
-	cmd := exec.Command(os.Args[0], "-test.run=^TestWatchLimitsHelper$")
-	cmd.Env = append(os.Environ(), "ATM_TEST_WATCH_LIMITS=1", "GORACE=atexit_sleep_ms=10")
+	cmd := testChild("TestWatchLimitsHelper", "ATM_TEST_WATCH_LIMITS=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},

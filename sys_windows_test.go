@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,7 +23,7 @@ func TestJobHolder(t *testing.T) {
 	if how == "ours" {
 		prepareProcess()
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestSysHelper$")
+	cmd := testChild("TestSysHelper")
 	cmd.Stdin, cmd.Stdout = os.Stdin, os.Stdout
 	group := newProcGroup(cmd)
 	wantNil(t, cmd.Start())
@@ -88,7 +87,7 @@ func TestBatchFileIsStarted(t *testing.T) {
 	wantNil(t, os.Mkdir(dir, 0o755))
 	wantNil(t, os.WriteFile(path, []byte("@\"%ATM_TEST_BIN%\" \"-test.run=^TestBatchHelper$\" -- %*\r\n"), 0o644))
 	args := []string{"app-server", "a b", "", "x&echo no", `tail\`, "^|<>()!"}
-	env := append(os.Environ(), "ATM_TEST_BIN="+os.Args[0])
+	env := append(os.Environ(), testChildVar+"=1", "ATM_TEST_BIN="+os.Args[0])
 	cmd := programCommand(context.Background(), env, path, args...)
 	group := newProcGroup(cmd)
 	out, err := cmd.StdoutPipe()
