@@ -534,7 +534,7 @@ func failsWith(t *testing.T, rec json.RawMessage, code int, words ...string) {
 
 // playCases holds a file of testdata/acp to what do makes of its lines: what comes of
 // a line stands behind it, on lines that begin with "= ". "## " begins what has nothing
-// to do with the lines before, "# " is a remark. UPDATE_GOLDEN writes the file anew.
+// to do with the lines before, "# " is a remark. -update writes the file anew.
 func playCases(t *testing.T, file string, do func(line string) []string) {
 	t.Helper()
 	path := filepath.Join("testdata", "acp", file+".txt")
@@ -553,11 +553,12 @@ func playCases(t *testing.T, file string, do func(line string) []string) {
 		for _, out := range do(systemPaths(line)) {
 			got = append(got, "= "+out)
 		}
-		if os.Getenv("UPDATE_GOLDEN") != "" {
+		if *update {
 			continue
 		}
 		if at := len(got) - 1; at >= len(was) || inUnixPaths(got[at]) != inUnixPaths(was[at]) {
-			t.Fatalf("%s, near line %d: of\n%s\ncame\n%s", path, at+1, line, strings.Join(got[max(0, at-2):], "\n"))
+			t.Fatalf("%s, near line %d: of\n%s\ncame\n%s\nif that is meant, run this test with -update", path, at+1, line,
+				strings.Join(got[max(0, at-2):], "\n"))
 		}
 	}
 	wantPathGolden(t, path, strings.Join(got, "\n"))

@@ -56,7 +56,8 @@ func house() archRules {
 	}
 }
 
-var updateTable = flag.Bool("update", false, "write the file table of CONTRIBUTING.md anew")
+// update is what a test is run with after a change that is meant: read the difference.
+var update = flag.Bool("update", false, "write the golden files and the file table of CONTRIBUTING.md anew")
 
 func TestArchitecture(t *testing.T) {
 	t.Parallel()
@@ -221,10 +222,34 @@ func TestContributingListsEveryFile(t *testing.T) {
 		}
 	}
 	whole := head + begin + fileTable(t) + end + tail
-	if *updateTable {
+	if *update {
 		wantNil(t, os.WriteFile("CONTRIBUTING.md", []byte(whole), 0o644))
 	} else if whole != text {
 		t.Fatal("the file table of CONTRIBUTING.md is stale: run go test -run TestContributingListsEveryFile -update .")
+	}
+}
+
+// TestContributingFollowsOneCall: each function on the way of a call is in the file that CONTRIBUTING.md names.
+func TestContributingFollowsOneCall(t *testing.T) {
+	_, list, _ := strings.Cut(readText(t, "CONTRIBUTING.md"), "```text\ndown")
+	list, _, _ = strings.Cut(list, "```")
+	steps := regexp.MustCompile(`(?m)^(?:up)? +(\w+\.go)? +(?:(\w+)\.)?(\w+)  `).FindAllStringSubmatch(list, -1)
+	for _, aside := range regexp.MustCompile(`(?:(\w+)\.)?(\w+) \((\w+\.go)\)`).FindAllStringSubmatch(list, -1) {
+		steps = append(steps, []string{"", aside[3], aside[1], aside[2]})
+	}
+	file := ""
+	for _, step := range steps {
+		file = cmp.Or(step[1], file)
+		method := `func \(\w+ \*?` + step[2] + `\) `
+		if step[2] == "" {
+			method = "func "
+		}
+		if !regexp.MustCompile(`(?m)^` + method + step[3] + `\(`).MatchString(readText(t, file)) {
+			t.Errorf("%s has no %s.%s", file, step[2], step[3])
+		}
+	}
+	if len(steps) < 15 {
+		t.Errorf("%d functions found in\n%s", len(steps), list)
 	}
 }
 

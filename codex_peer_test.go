@@ -367,15 +367,16 @@ func sameJSON(t *testing.T, got json.RawMessage, want string) {
 	}
 }
 
-// wantGolden compares with what a file has. With UPDATE_GOLDEN set it writes what
-// comes now into the file: read the difference.
+// wantGolden compares with what a file has; with -update it writes what comes now into the file.
 func wantGolden(t *testing.T, golden, got string) {
 	t.Helper()
-	if os.Getenv("UPDATE_GOLDEN") != "" {
+	if *update {
 		wantNil(t, os.WriteFile(golden, []byte(got), 0o644))
 		return
 	}
-	want(t, got, readText(t, golden))
+	if want(t, got, readText(t, golden)); t.Failed() {
+		t.Log("if that is meant, run this test with -update: it writes anew", golden)
+	}
 }
 
 // recorded is one line of testdata/recordings: ">" went to Codex, "<" came from it.

@@ -183,18 +183,11 @@ func doing(e *event) string {
 
 // doingItem says what an item that has started or ended leaves the agent doing.
 func doingItem(b *itemBody, started bool) string {
-	if b == nil {
+	switch {
+	case b == nil, b.kind == "agentMessage" && (!started || b.phase == "commentary"):
 		return ""
-	}
-	switch b.kind {
-	case "commandExecution", "fileChange", "mcpToolCall", "dynamicToolCall":
-		if !started {
-			return "thinking"
-		}
-	case "agentMessage":
-		if !started || b.phase == "commentary" {
-			return ""
-		}
+	case !started && b.words() != "":
+		return "thinking"
 	}
 	return b.words()
 }

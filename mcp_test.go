@@ -637,6 +637,8 @@ func TestActivities(t *testing.T) {
 		{*runs("a\n\tb"), "running `a …`"},
 		{*runs(strings.Repeat("x", 5000)), "running `" + strings.Repeat("x", 110) + "…"},
 		{item("completed", itemBody{kind: "commandExecution"}), "thinking"},
+		{item("completed", itemBody{kind: "webSearch"}), "thinking"},
+		{item("completed", itemBody{kind: "userMessage"}), ""},
 		{item("started", itemBody{kind: "fileChange", files: make([]fileChange, 3)}), "editing 3 files"},
 		{item("started", itemBody{kind: "fileChange", files: []fileChange{{path: "/a/b.go"}}}), "editing b.go"},
 		{item("started", itemBody{kind: "mcpToolCall", server: "atm", tool: "send"}), "calling atm.send"},

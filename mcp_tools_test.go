@@ -25,7 +25,7 @@ func TestToolsListGolden(t *testing.T) {
 	wantNil(t, json.Indent(&got, toolList(toolTable()), "", "  "))
 	got.WriteByte('\n')
 	const file = "testdata/tools_list.json"
-	if *updateTable {
+	if *update {
 		wantNil(t, os.WriteFile(file, got.Bytes(), 0o644))
 	}
 	want, err := os.ReadFile(file)
@@ -39,7 +39,7 @@ func TestToolsListGolden(t *testing.T) {
 	}
 	for _, tool := range toolTable() {
 		if len(tool.description) > 2048 || !strings.Contains(instructions, tool.name) {
-			t.Errorf("%s: a description of %d bytes, or the instructions don't tell of it", tool.name,
+			t.Errorf("%s: a description of %d bytes, or `instructions` in mcp_eras.go doesn't tell of it", tool.name,
 				len(tool.description))
 		}
 	}
