@@ -146,13 +146,9 @@ func FuzzScan(f *testing.F) {
 }
 
 func TestRawJSON(t *testing.T) {
-	if got := string(appendJSONString(nil, "a\xffb<\u2028")); got != "\"a\uFFFDb<\u2028\"" {
-		t.Error(got)
-	}
+	want(t, string(appendJSONString(nil, "a\xffb<\u2028")), "\"a\uFFFDb<\u2028\"")
 	obj := json.RawMessage(`{"a":{"b":{"c":"x"}},"n":null}`)
-	if got := stringField(obj, "a", "b", "c"); got != "x" {
-		t.Error(got)
-	}
+	want(t, stringField(obj, "a", "b", "c"), "x")
 	if rawField(obj, "a", "x", "c") != nil || rawField(obj, "n", "c") != nil || !isNull(rawField(obj, "n")) {
 		t.Error("missing steps")
 	}
@@ -278,6 +274,15 @@ func TestPeerAnswersBadRecordsAndGoesOn(t *testing.T) {
 	}
 }
 
+// Of a record over the limit there is only the beginning. Its sender is answered where that says who it is; the id of
+// an answer is one of ours.
+func TestHeadOfALongRecord(t *testing.T) {
+	for head, id := range map[string]string{`{"jsonrpc":"2.0","id":"big","method":"m","params":{"a":"xx`: `"big"`,
+		`{"method":"m","id":[1],"params":"xx`: "", `{"jsonrpc":"2.0","id":1,"result":"xx`: ""} {
+		want(t, string(headID([]byte(head))), id)
+	}
+}
+
 func TestPeerToleratesAnythingFromAChild(t *testing.T) {
 	_, w := newWire(t, peerOptions{noVersion: true, mode: framingNewline})
 	for _, junk := range []string{"log line", "{", "[]", "[1]", "{}", `{"id":99,"result":{}}`, `{"id":"x","result":{}}`,
@@ -286,9 +291,7 @@ func TestPeerToleratesAnythingFromAChild(t *testing.T) {
 	}
 	w.send(`{"id":0,"method":"ping","params":"pong"}`)
 	w.wantLine("ping", `{"id":0,"result":"pong"}`)
-	if fmt.Sprint(w.seen) != "[note]" {
-		t.Error(w.seen)
-	}
+	want(t, fmt.Sprint(w.seen), "[note]")
 }
 
 func TestCallEndsOnce(t *testing.T) {
@@ -301,16 +304,14 @@ func TestCallEndsOnce(t *testing.T) {
 				ends <- fmt.Sprintf("%s: %s %v", name, res, err)
 			})
 		}
-		wantEnds := func(want ...string) {
+		wantEnds := func(ended ...string) {
 			t.Helper()
 			synctest.Wait()
 			var got []string
 			for range len(ends) {
 				got = append(got, <-ends)
 			}
-			if strings.Join(got, ", ") != strings.Join(want, ", ") {
-				t.Errorf("ended %q, want %q", got, want)
-			}
+			want(t, strings.Join(got, ", "), strings.Join(ended, ", "))
 		}
 		call("a", time.Second)
 		call("b", 2*time.Second)
