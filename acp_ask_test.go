@@ -114,8 +114,12 @@ func TestACPPermissionAnswers(t *testing.T) {
 		if tt.d != deny {
 			status = callRunning
 		}
-		if update := r.next(); callStatus(call, update) != status {
+		update := r.next()
+		if callStatus(call, update) != status {
 			t.Errorf("%s: the tool call should be %s: %s", tt.answer, status, update)
+		}
+		if i >= said {
+			mustContain(t, string(update), "counts as no")
 		}
 		if tt.stops != "" {
 			got := receive(t, r.interrupts)
