@@ -424,7 +424,6 @@ func (s *acpSetUp) value(id string) string {
 	return ""
 }
 
-// open makes a session in the peer's directory.
 func (p *acpPeer) open(servers ...any) (s acpSetUp) {
 	p.tb.Helper()
 	if servers == nil {
@@ -445,7 +444,6 @@ func (p *acpPeer) set(session, id, value string) (s acpSetUp) {
 	return s
 }
 
-// prompt sends a prompt of one text.
 func (p *acpPeer) prompt(session, text string) *pendingCall {
 	p.tb.Helper()
 	return p.start("session/prompt", acpPromptParams(session, text))
@@ -475,7 +473,6 @@ func (p *acpPeer) say(session, text string) string {
 	return spoken(p.updates(session)[before:])
 }
 
-// acpUpdate is one session/update.
 type acpUpdate struct {
 	Kind       string `json:"sessionUpdate"`
 	Content    json.RawMessage
@@ -506,7 +503,6 @@ func (p *acpPeer) updates(session string) (out []acpUpdate) {
 	return out
 }
 
-// spoken is the agent's text in updates.
 func spoken(updates []acpUpdate) string {
 	var b strings.Builder
 	for _, u := range updates {

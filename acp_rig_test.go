@@ -28,18 +28,13 @@ import (
 
 // acpFrontRig is one client of one front.
 type acpFrontRig struct {
-	*pipeClient
-	f   *acpFront
-	run chan error
-	end func() // hangs up, shuts down and ends stdout
+	*frontRig
+	f *acpFront
 
 	schema         *jsonSchema // nil where it isn't at hand
 	s              *acpSession // what open made
 	session, agent string      // of s
 
-	submits    chan submitted
-	cancels    chan waiterID
-	decides    chan decided
 	interrupts chan acpInterrupted
 	accounts   chan acpAccounted
 	titles     chan string
@@ -80,30 +75,20 @@ type acpAnswered struct {
 // newACPFrontRig starts a front whose client has not said hello; change may be nil.
 func newACPFrontRig(t *testing.T, change func(*acpFrontRig, *acpOptions)) *acpFrontRig {
 	t.Helper()
-	client, stdin, stdout := newPipeClient(t, 1000)
-	r := &acpFrontRig{pipeClient: client, run: make(chan error, 1), schema: acpSchema(t),
-		submits: make(chan submitted, 100), cancels: make(chan waiterID, 100), decides: make(chan decided, 100),
-		interrupts: make(chan acpInterrupted, 100), accounts: make(chan acpAccounted, 10),
-		titles: make(chan string, 100), leaves: make(chan string, 10), known: map[string]clientSession{},
+	front, client := newFrontRig(t, 1000)
+	r := &acpFrontRig{frontRig: front, schema: acpSchema(t), interrupts: make(chan acpInterrupted, 100),
+		accounts: make(chan acpAccounted, 10), titles: make(chan string, 100), leaves: make(chan string, 10), known: map[string]clientSession{},
 		status:  statusView{Team: "default", ChildAlive: true, Backend: "app-server"},
 		account: `{"account":{"type":"apiKey"},"requiresOpenaiAuth":true}`, models: `{"data":[]}`, pid: 7,
 		set: sessionSettings{Sandbox: sandboxWrite, Approval: "on-request", BaseSandbox: sandboxWrite,
 			BaseApproval: "on-request"}}
+	client.status = r.theStatus
+	client.interrupt = func(agent, turn string, done func(interruptResult, *rpcError)) {
+		r.interrupts <- acpInterrupted{agent, turn}
+		done(interruptResult{Interrupted: !r.misses.Swap(false), TurnID: turn}, nil)
+	}
 	o := acpOptions{Kept: true, Team: true, AskLimit: 5 * time.Minute, Env: func(string) string { return "" },
-		clientOptions: clientOptions{R: stdin, W: stdout, Log: quietLog(), Version: "1.2.3",
-			submit: func(req turnRequest, w waiterID) { r.submits <- submitted{req, w} },
-			cancel: func(w waiterID) { r.cancels <- w },
-			decide: func(_, ask string, by decider, d decision, answers map[string][]string) {
-				r.decides <- decided{ask, by, d, answers}
-			},
-			interrupt: func(agent, turn string, done func(interruptResult, *rpcError)) {
-				r.interrupts <- acpInterrupted{agent, turn}
-				done(interruptResult{Interrupted: !r.misses.Swap(false), TurnID: turn}, nil)
-			},
-			status: r.theStatus,
-		},
-		settings: r.theSettings,
-		retune:   r.retune,
+		clientOptions: client, settings: r.theSettings, retune: r.retune,
 		clientSessions: func(context.Context, string) (all []clientSession, err error) {
 			return slices.Collect(maps.Values(r.known)), nil
 		},
@@ -151,16 +136,7 @@ func newACPFrontRig(t *testing.T, change func(*acpFrontRig, *acpOptions)) *acpFr
 		change(r, &o)
 	}
 	r.f = newACPFront(o)
-	go func() { r.run <- r.f.run() }()
-	r.end = sync.OnceFunc(func() {
-		r.in.Close()
-		if err := <-r.run; err != nil {
-			t.Errorf("run: %v", err)
-		}
-		r.f.shutdown(time.Second)
-		stdout.Close()
-	})
-	t.Cleanup(r.end)
+	r.serve(r.f.run, r.f.shutdown)
 	return r
 }
 
@@ -210,7 +186,6 @@ func (r *acpFrontRig) retune(_ string, c settingsChange, done func(sessionSettin
 	go done(r.set, nil)
 }
 
-// catalog is what Codex says.
 func (r *acpFrontRig) catalog(ctx context.Context, what, _ string) (json.RawMessage, *rpcError) {
 	if r.ready != nil {
 		select {
@@ -235,7 +210,6 @@ func (r *acpFrontRig) catalog(ctx context.Context, what, _ string) (json.RawMess
 	return nil, &rpcError{Code: codeInternal, Message: "no catalog here"}
 }
 
-// start sends a request and returns its id.
 func (r *acpFrontRig) start(method, params string) string {
 	r.t.Helper()
 	r.n++
@@ -292,7 +266,6 @@ func (r *acpFrontRig) answerTo(id string) (answer json.RawMessage, before []json
 	})
 }
 
-// method waits for a record with that method.
 func (r *acpFrontRig) method(name string) (rec json.RawMessage, before []json.RawMessage) {
 	r.t.Helper()
 	return r.until(func(rec json.RawMessage) bool { return stringField(rec, "method") == name })
@@ -308,7 +281,6 @@ func (r *acpFrontRig) exchange(method, params string) (answer json.RawMessage, b
 	return answer, before
 }
 
-// call asks and reads up to the answer.
 func (r *acpFrontRig) call(method, params string) json.RawMessage {
 	r.t.Helper()
 	rec, _ := r.answerTo(r.start(method, params))
@@ -343,12 +315,10 @@ func (r *acpFrontRig) reply(request json.RawMessage, answer string) {
 	r.send(`{"jsonrpc":"2.0","id":` + string(rawField(request, "id")) + `,` + answer + `}`)
 }
 
-// selected is the answer that takes an option.
 func selected(option string) string {
 	return fmt.Sprintf(`"result":{"outcome":{"outcome":"selected","optionId":%q}}`, option)
 }
 
-// hello does the handshake.
 func (r *acpFrontRig) hello(capabilities string) {
 	r.t.Helper()
 	got := r.call("initialize", `{"protocolVersion":1,"clientCapabilities":`+capabilities+
@@ -358,7 +328,6 @@ func (r *acpFrontRig) hello(capabilities string) {
 	}
 }
 
-// open makes a session.
 func (r *acpFrontRig) open() {
 	r.t.Helper()
 	id := r.start("session/new", `{"cwd":"/work","mcpServers":[]}`)
@@ -393,7 +362,6 @@ func updateKind(rec json.RawMessage) string {
 	return stringField(rec, "params", "update", "sessionUpdate")
 }
 
-// kindsOf are the kinds of updates.
 func kindsOf(recs []json.RawMessage) string {
 	var kinds []string
 	for _, rec := range recs {
@@ -402,7 +370,6 @@ func kindsOf(recs []json.RawMessage) string {
 	return strings.Join(kinds, " ")
 }
 
-// prompt sends a text to the open session.
 func (r *acpFrontRig) prompt(text string) string {
 	r.t.Helper()
 	return r.start("session/prompt", r.of(`,"prompt":[{"type":"text","text":`+string(toJSON(text))+`}]`))
@@ -414,7 +381,6 @@ func (r *acpFrontRig) cancel() {
 	r.notify("session/cancel", r.of(""))
 }
 
-// cancelRequest cancels one request.
 func (r *acpFrontRig) cancelRequest(id string) {
 	r.t.Helper()
 	r.notify("$/cancel_request", `{"requestId":`+id+`}`)
@@ -481,18 +447,15 @@ func (t *acpPlayed) is(e *event) {
 	t.r.f.event(t.a, t.w, e)
 }
 
-// says plays a delta of the answer.
 func (t *acpPlayed) says(text string) {
 	t.is(&event{kind: evDelta, item: "i-" + t.turn, phase: "answer", text: text, delta: toJSON(text)})
 }
 
-// runs plays the start of a command.
 func (t *acpPlayed) runs(item string) {
 	t.is(&event{kind: evItem, item: item, phase: "started", raw: json.RawMessage(`{"item":{}}`),
 		body: &itemBody{kind: "commandExecution", command: "sleep 9", cwd: "/work", status: "inProgress"}})
 }
 
-// ends plays the end and the answer.
 func (t *acpPlayed) ends(status string, err *backendError) {
 	t.is(&event{kind: evEnded, status: status, err: err})
 	res := turnResult{AgentID: t.a.AgentID, TurnID: t.turn, TurnStatus: status}
@@ -513,7 +476,6 @@ func receive[T any](t *testing.T, ch <-chan T) T {
 	panic("unreachable")
 }
 
-// none fails if something is in the channel.
 func none[T any](t *testing.T, what string, ch <-chan T) {
 	t.Helper()
 	select {
@@ -523,7 +485,6 @@ func none[T any](t *testing.T, what string, ch <-chan T) {
 	}
 }
 
-// failsWith checks the code and the words of an error.
 func failsWith(t *testing.T, rec json.RawMessage, code int, words ...string) {
 	t.Helper()
 	if got := string(rawField(rec, "error", "code")); got != fmt.Sprint(code) {
@@ -576,7 +537,6 @@ func wantPathGolden(t *testing.T, golden, got string) {
 
 const acpThread = "01a1fd62-52dc-7b81-9559-911d778571f0"
 
-// acpRig is an encoder and what it sent.
 type acpRig struct {
 	t      testing.TB
 	x      *acpEncoder
@@ -640,7 +600,6 @@ func (r *acpRig) crowd(is bool) {
 	r.crowded = is
 }
 
-// all are the updates so far.
 func (r *acpRig) all() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

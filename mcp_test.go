@@ -47,7 +47,6 @@ func newPipeClient(t *testing.T, ahead int) (c *pipeClient, stdin io.Reader, std
 	return c, inR, outW
 }
 
-// send writes one record.
 func (r *pipeClient) send(rec string) {
 	r.t.Helper()
 	if _, err := io.WriteString(r.in, rec+"\n"); err != nil {
@@ -64,7 +63,6 @@ func (r *pipeClient) request(id, method, params string) {
 	r.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `"` + params + `}`)
 }
 
-// next reads one record of the server.
 func (r *pipeClient) next() json.RawMessage {
 	r.t.Helper()
 	select {
@@ -111,18 +109,51 @@ func (r *pipeClient) cancelRequest(id, reason string) {
 		`}}`)
 }
 
-// mcpRig is one client of one front.
-type mcpRig struct {
+// frontRig is one client of one front, whose hub leaves turns to the test.
+type frontRig struct {
 	*pipeClient
-	f      *mcpFront
+	stdout *io.PipeWriter // the front's
 	run    chan error
 	end    func() // hangs up, shuts down and ends stdout
-	modern bool   // of which era the calls of tool are
 
 	submits chan submitted
 	cancels chan waiterID
 	decides chan decided
-	waits   chan waited
+}
+
+// newFrontRig returns what the front is told of the client and the hub.
+func newFrontRig(t *testing.T, ahead int) (r *frontRig, o clientOptions) {
+	client, stdin, stdout := newPipeClient(t, ahead)
+	r = &frontRig{pipeClient: client, stdout: stdout, run: make(chan error, 1), submits: make(chan submitted, 100),
+		cancels: make(chan waiterID, 100), decides: make(chan decided, 100)}
+	return r, clientOptions{R: stdin, W: stdout, Log: quietLog(), Version: "1.2.3",
+		submit: func(req turnRequest, w waiterID) { r.submits <- submitted{req, w} },
+		cancel: func(w waiterID) { r.cancels <- w },
+		decide: func(_, ask string, by decider, d decision, answers map[string][]string) {
+			r.decides <- decided{ask, by, d, answers}
+		},
+	}
+}
+
+// serve runs a front to the end of the test.
+func (r *frontRig) serve(run func() error, shutdown func(time.Duration)) {
+	go func() { r.run <- run() }()
+	r.end = sync.OnceFunc(func() {
+		r.in.Close()
+		if err := <-r.run; err != nil {
+			r.t.Errorf("run: %v", err)
+		}
+		shutdown(time.Second)
+		r.stdout.Close()
+	})
+	r.t.Cleanup(r.end)
+}
+
+type mcpRig struct {
+	*frontRig
+	f      *mcpFront
+	modern bool // of which era the calls of tool are
+	waits  chan waited
 }
 
 type submitted struct {
@@ -143,8 +174,8 @@ type decided struct {
 	answers map[string][]string
 }
 
-// newRig starts a front, whose hub leaves turns and waits to the test and answers all
-// else at once; change may be nil.
+// newRig starts a front, whose hub leaves waits to the test too and answers all else
+// at once; change may be nil.
 func newRig(t *testing.T, change func(*mcpOptions)) *mcpRig {
 	t.Helper()
 	return newRigReading(t, 1000, change)
@@ -152,20 +183,11 @@ func newRig(t *testing.T, change func(*mcpOptions)) *mcpRig {
 
 func newRigReading(t *testing.T, ahead int, change func(*mcpOptions)) *mcpRig {
 	t.Helper()
-	client, stdin, stdout := newPipeClient(t, ahead)
-	r := &mcpRig{pipeClient: client, run: make(chan error, 1),
-		submits: make(chan submitted, 100),
-		cancels: make(chan waiterID, 100), decides: make(chan decided, 100), waits: make(chan waited, 100)}
-	o := mcpOptions{DefaultCwd: t.TempDir(), ForwardEvents: "off",
-		clientOptions: clientOptions{R: stdin, W: stdout, Log: quietLog(), Version: "1.2.3",
-			submit:    func(req turnRequest, w waiterID) { r.submits <- submitted{req, w} },
-			cancel:    func(w waiterID) { r.cancels <- w },
-			status:    func() statusView { return statusView{Team: "default"} },
-			interrupt: func(_, _ string, done func(interruptResult, *rpcError)) { go done(interruptResult{}, nil) },
-			decide: func(_, ask string, by decider, d decision, answers map[string][]string) {
-				r.decides <- decided{ask, by, d, answers}
-			},
-		},
+	front, client := newFrontRig(t, ahead)
+	client.status = func() statusView { return statusView{Team: "default"} }
+	client.interrupt = func(_, _ string, done func(interruptResult, *rpcError)) { go done(interruptResult{}, nil) }
+	r := &mcpRig{frontRig: front, waits: make(chan waited, 100)}
+	o := mcpOptions{DefaultCwd: t.TempDir(), ForwardEvents: "off", clientOptions: client,
 		sessions: func(int) []sessionView { return nil },
 		limited:  func(done func(statusView)) { done(statusView{Team: "default"}) },
 		turn:     func(string, string) (keptTurn, *rpcError) { return keptTurn{Result: &turnResult{}}, nil },
@@ -187,16 +209,7 @@ func newRigReading(t *testing.T, ahead int, change func(*mcpOptions)) *mcpRig {
 		change(&o)
 	}
 	r.f = newMCPFront(o)
-	go func() { r.run <- r.f.run() }()
-	r.end = sync.OnceFunc(func() {
-		r.in.Close()
-		if err := <-r.run; err != nil {
-			t.Errorf("run: %v", err)
-		}
-		r.f.shutdown(time.Second)
-		stdout.Close()
-	})
-	t.Cleanup(r.end)
+	r.serve(r.f.run, r.f.shutdown)
 	return r
 }
 
@@ -226,7 +239,6 @@ const (
 	tasksAskMeta = metaHead + `{"elicitation":{"form":{}},"extensions":{"` + tasksExtension + `":{}}}}`
 )
 
-// hello does the legacy handshake.
 func (r *mcpRig) hello(version, capabilities, client string) json.RawMessage {
 	r.t.Helper()
 	rec := r.ask("initialize",
@@ -276,14 +288,12 @@ func (r *mcpRig) codex(id string) waiterID {
 	return r.begin(id, callParams(r.modern, "codex", `{"prompt":"hi"}`)).w
 }
 
-// okTurn is a plain result.
 func okTurn(content string) turnResult {
 	return turnResult{AgentID: "codex:ab12", ThreadID: "01a1", TurnID: "turn-1", Content: content, Identity: "codex",
 		Team: "default", Status: "idle", TurnStatus: "completed", Duration: 1500 * time.Millisecond,
 		turnFacts: turnFacts{Usage: &tokenUsage{Total: 120}, Sandbox: "workspace-write", Approval: "on-request"}}
 }
 
-// resultOf is the result of an answer.
 func resultOf(t *testing.T, rec json.RawMessage) json.RawMessage {
 	t.Helper()
 	result := rawField(rec, "result")
@@ -450,9 +460,7 @@ func TestCancelWhileSubmitting(t *testing.T) {
 	r.hello("2025-06-18", "{}", "x")
 	r.request("5", "tools/call", callParams(false, "codex", `{"prompt":"hi"}`))
 	r.quiet()
-	if got := strings.Join(order, " "); got != "submit submitted cancel" {
-		t.Error(got)
-	}
+	want(t, strings.Join(order, " "), "submit submitted cancel")
 }
 
 // FuzzMCPFront throws messages at a front: it never panics, and each request
