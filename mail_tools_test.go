@@ -1,10 +1,8 @@
 package main
 
 // mail_tools_test.go holds the ATM tools to their rules over real team directories, and addresses to whom they mean:
-// each
-// that means nobody to an error by which a model finds the right one. How the inboxes stand up to other writers is
-// tested
-// with mail.go.
+// each that means nobody to an error by which a model finds the right one. How the inboxes stand up to other writers
+// is tested with mail.go.
 
 import (
 	"encoding/json"
@@ -80,7 +78,6 @@ func (l *atmLab) refused(tool, args string, code int, wants ...string) {
 	mustContain(l.t, e.Message, wants...)
 }
 
-// inbox is the path of an inbox.
 func (l *atmLab) inbox(team, member string) string {
 	dir := filepath.Join(l.root, team, "inboxes")
 	wantNil(l.t, os.MkdirAll(dir, 0o755))
@@ -255,15 +252,14 @@ func TestAtmToolsRefuse(t *testing.T) {
 	}
 	writeInbox(t, l.inbox("crew", "codex"), `{"not":"a list"}`)
 	l.refused("atm_read", `{}`, codeInternal, "INTERNAL_ERROR: ", "nothing is lost", "codex.json.corrupt-")
-	if _, text := l.must("atm_read", `{}`); text != "No such messages for codex." {
-		t.Errorf("%s", text)
-	}
+	_, text := l.must("atm_read", `{}`)
+	want(t, text, "No such messages for codex.")
 	wantNil(t, os.RemoveAll(filepath.Join(l.root, "crew"))) // as Claude Code does at its end
 	for tool, args := range map[string]string{"atm_send": `{"to":"lead","message":"m"}`,
 		"atm_broadcast": `{"message":"m"}`, "atm_read": `{}`, "atm_pending_count": ``} {
 		l.refused(tool, args, codeInvalidSession, `team "crew"`, "there is no such team")
 	}
-	if _, err := os.Stat(filepath.Join(l.root, "crew")); err == nil {
+	if there(filepath.Join(l.root, "crew")) {
 		t.Error("the team was made anew")
 	}
 	l.who.Identity, l.who.AgentID = "", ""
@@ -407,9 +403,7 @@ func TestAtmToolsActAsOneself(t *testing.T) {
 		t.Errorf("%s %s", raw, text)
 	}
 	for _, member := range []string{"codex", "team-lead"} {
-		if readText(t, l.inbox("crew", member)) != fourMails {
-			t.Errorf("the mail of %s was changed", member)
-		}
+		want(t, readText(t, l.inbox("crew", member)), fourMails)
 	}
 	l.refused("atm_send", `{"to":"arch","message":"m"}`, codeInvalidSession, `"TEAM-LEAD" is not held here`)
 	l.refused("atm_broadcast", `{"message":"m"}`, codeInvalidSession, "is not held here")

@@ -160,16 +160,10 @@ func TestTimesAreToldAsPeopleSayThem(t *testing.T) {
 		{-time.Hour, now.Add(time.Hour).Local().Format("2006-01-02 15:04")},
 	}
 	for _, tt := range tests {
-		if got := (screen{terminal: true, now: now}).when(now.Add(-tt.ago)); got != tt.want {
-			t.Errorf("%v ago is %q, want %q", tt.ago, got, tt.want)
-		}
+		want(t, screen{terminal: true, now: now}.when(now.Add(-tt.ago)), tt.want)
 	}
-	if got := (screen{now: now}).when(now.In(time.FixedZone("", 3600))); got != "2026-03-10T12:00:00Z" {
-		t.Errorf("in a pipe it is %q", got)
-	}
-	if got := (screen{terminal: true, now: now}).when(time.Time{}); got != "-" {
-		t.Errorf("no time is %q", got)
-	}
+	want(t, screen{now: now}.when(now.In(time.FixedZone("", 3600))), "2026-03-10T12:00:00Z") // in a pipe
+	want(t, screen{terminal: true, now: now}.when(time.Time{}), "-")
 }
 
 func TestTableForATerminalAndAPipe(t *testing.T) {
@@ -195,9 +189,7 @@ func TestTableForATerminalAndAPipe(t *testing.T) {
 			var b strings.Builder
 			tt.s.out = &b
 			tt.s.table(header, rows)
-			if b.String() != tt.want {
-				t.Errorf("got\n%q\nwant\n%q", b.String(), tt.want)
-			}
+			want(t, b.String(), tt.want)
 		})
 	}
 }
@@ -225,12 +217,8 @@ func TestTableFitsTheLine(t *testing.T) {
 // clipboard, or, by its eight-bit form, the same.
 func TestTextCannotSteerATerminal(t *testing.T) {
 	const text = "one\x1b]52;c;aGk=\a\n\ttwo\u009b2J\r"
-	if got := (screen{terminal: true}).text(text); got != "one]52;c;aGk=\n\ttwo2J" {
-		t.Errorf("a terminal gets %q", got)
-	}
-	if got := (screen{}).text(text); got != text {
-		t.Errorf("a pipe gets %q", got)
-	}
+	want(t, screen{terminal: true}.text(text), "one]52;c;aGk=\n\ttwo2J")
+	want(t, screen{}.text(text), text)
 }
 
 // goTool runs the go command in dir with the network off, unless env opens it. Where there is none, the test is left

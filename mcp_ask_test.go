@@ -62,7 +62,6 @@ func (r *mcpRig) park() (w waiterID, state string) {
 	return w, r.parked("1", "ask-1")
 }
 
-// retry sends the call again with what came of it.
 func (r *mcpRig) retry(id, state, responses string) {
 	r.t.Helper()
 	r.request(id, "tools/call", retryWith(state, responses))
@@ -458,9 +457,7 @@ func TestTaskAsksAndIsCancelled(t *testing.T) {
 		}
 	}
 	hasFields(t, r.task("tasks/cancel", tasksMeta, ""), `{"result":{"resultType":"complete","status":"$absent"}}`)
-	if got := <-r.interrupts; got != taskOf {
-		t.Errorf("interrupted %s", got)
-	}
+	want(t, <-r.interrupts, taskOf)
 }
 
 func TestTaskErrors(t *testing.T) {

@@ -128,7 +128,6 @@ func TestBadArguments(t *testing.T) {
 	})
 }
 
-// approvalArgs are arguments of agent_approve.
 func approvalArgs(more string) string {
 	return `{"agent_id":"codex:a","approval_id":"1","action":"ls",` + more + `}`
 }
@@ -341,14 +340,11 @@ func TestAgentFile(t *testing.T) {
 		}
 	}
 	failsWith(t, r.tool("codex", `{"agent_file":"nowhere.md"}`), codeAgentFile, "nowhere.md")
-	for in, want := range map[string]string{"": `{"k":"v"}`, " { } ": `{"k":"v"}`, `{"a":1}`: `{"k":"v","a":1}`} {
-		if got := string(addField(json.RawMessage(in), "k", "v")); got != want {
-			t.Errorf("%q: %s", in, got)
-		}
+	for in, added := range map[string]string{"": `{"k":"v"}`, " { } ": `{"k":"v"}`, `{"a":1}`: `{"k":"v","a":1}`} {
+		want(t, string(addField(json.RawMessage(in), "k", "v")), added)
 	}
 }
 
-// askOf is how the hub shows an approval.
 func askOf(q approval) askView {
 	return askView{ApprovalID: q.id, Kind: q.kind, Action: q.action, Cwd: q.cwd, Reason: q.reason, q: q}
 }
@@ -579,11 +575,9 @@ func TestWaitNextStep(t *testing.T) {
 	asking.View.Pending = []askView{{}}
 	told.Turns = []keptTurn{{}}
 	barred.View.barred = true // its mail is another's
-	says := func(want, turn string, own, inbox mailBox, agents ...waitAgent) {
+	says := func(words, turn string, own, inbox mailBox, agents ...waitAgent) {
 		t.Helper()
-		if got := nextStep(nil, &waitResult{Seq: 5, Agents: agents, Own: own, Inbox: inbox}, turn); got != want {
-			t.Errorf("%s\nwant %s", got, want)
-		}
+		want(t, nextStep(nil, &waitResult{Seq: 5, Agents: agents, Own: own, Inbox: inbox}, turn), words)
 	}
 	for _, c := range []struct {
 		want   string
@@ -672,9 +666,7 @@ func TestLongAnswersAreCutFairly(t *testing.T) {
 	}
 	live := []sessionView{{AgentID: "codex:a", Identity: "arch", Activity: "running `go test`"},
 		{BackendID: "t-b", AgentID: "b", Status: "idle"}, {}}
-	if got := doings(live, []string{"codex:a", "t-b", "codex:gone"}); got != "arch: running `go test`; b: idle" {
-		t.Errorf("while it waits: %s", got)
-	}
+	want(t, doings(live, []string{"codex:a", "t-b", "codex:gone"}), "arch: running `go test`; b: idle")
 	r := newRig(t, nil)
 	r.hello("2025-11-25", "{}", "x")
 	short, long := okTurn("short"), okTurn(strings.Repeat("é", waitBudget))
@@ -692,7 +684,6 @@ func TestLongAnswersAreCutFairly(t *testing.T) {
 	}
 }
 
-// tableRow is a tool of the table.
 func tableRow(t *testing.T, name string) tool {
 	t.Helper()
 	table := toolTable()
