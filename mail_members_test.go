@@ -98,7 +98,18 @@ func (c *crew) holds(want string) {
 	}
 }
 
-// names are the members in their order.
+// namesIn are the members in a config.json, in their order.
+func namesIn(t *testing.T, path string) (names []string) {
+	t.Helper()
+	r, err := parseRoster([]byte(readText(t, path)))
+	wantNil(t, err)
+	for _, m := range r.named {
+		names = append(names, m.name)
+	}
+	return names
+}
+
+// names are the members as list tells them.
 func (c *crew) names() string {
 	c.t.Helper()
 	all, err := c.list()

@@ -351,12 +351,7 @@ func TestTeamBesideOtherWriters(t *testing.T) {
 			}
 			writers.Wait()
 			text := readText(t, path)
-			r, err := parseRoster([]byte(text))
-			wantNil(t, err)
-			var names []string
-			for _, m := range r.named {
-				names = append(names, m.name)
-			}
+			names := namesIn(t, path)
 			slices.Sort(names)
 			slices.Sort(want)
 			if !slices.Equal(names, want) || !strings.Contains(text, "1.50e+2") {

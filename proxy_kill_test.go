@@ -229,7 +229,7 @@ func (g *killGame) backgroundTold(p *player, a *gameAgent) {
 		}
 		call := p.ask("agent_wait", playedCall{agent: a}, "turn_id", l.id, "timeout_secs", 0)
 		m := p.answer(call)
-		var told waitedFor
+		var told struct{ Agents []struct{ Turns []turnReply } }
 		call.structured(&told)
 		if m.Error != nil || len(told.Agents) != 1 || len(told.Agents[0].Turns) != 1 {
 			g.t.Errorf("%s: background turn %s of %s is lost: %s %s", p.name, l.id, a.id, m.Result, toJSON(m.Error))
@@ -269,17 +269,9 @@ func (g *killGame) goesOn(p *player, a *gameAgent) {
 func TestKillLeavesNoMember(t *testing.T) {
 	t.Parallel()
 	kills := pick(3, 60)
-	rig := newBenchRig(t)
-	path := writeTeam(t, filepath.Join(rig.home, ".claude", "teams"), "default",
-		`{"name":"default","members":[{"name":"team-lead","agentType":"team-lead"}]}`)
+	rig, team := teamRig(t)
 	members := func() string {
-		r, err := parseRoster([]byte(readText(t, path)))
-		wantNil(t, err)
-		var names []string
-		for _, m := range r.named {
-			names = append(names, m.name)
-		}
-		return strings.Join(names, " ")
+		return strings.Join(namesIn(t, filepath.Join(team, "config.json")), " ")
 	}
 	start := func(p *benchPeer, want string, args map[string]any) string {
 		t.Helper()
@@ -295,8 +287,7 @@ func TestKillLeavesNoMember(t *testing.T) {
 		ann := start(v, "ann", map[string]any{"identity": "ann"})
 		start(v, "bob", map[string]any{"identity": "bob"})
 		if !poll(waitLimit(t), func() bool {
-			return members() == "team-lead ann bob" ||
-				members() == "team-lead bob ann"
+			return members() == "ann bob" || members() == "bob ann"
 		}) {
 			t.Fatalf("members are %s", members())
 		}
@@ -307,7 +298,7 @@ func TestKillLeavesNoMember(t *testing.T) {
 		next.dies()
 		beside.dies()
 		last := rig.serveSide(t)
-		if !poll(waitLimit(t), func() bool { return members() == "team-lead" }) {
+		if !poll(waitLimit(t), func() bool { return members() == "" }) {
 			t.Fatalf("of the dead there are still members: %s", members())
 		}
 		last.dies()
