@@ -3,8 +3,8 @@ package main
 // proxy_real_serve_test.go proves the main job with every real Codex of CODEX_BINS: the program, built as a user gets
 // it, is driven over stdio as an MCP client drives it, while the scripted model answers. One rule a test, each in a
 // home of its own; every test ends with an exit that leaves no process and the user's config.toml as it was.
-// TestCodexTurns has what makes unattended work safe: turns in the background, their approvals, tasks and retries of
-// modern clients, resuming. codex_real_test.go holds mcp-server to the same rules.
+// Turns in the background, tasks and retries are the front's and the hub's alone: Codex is told nothing of them, and
+// scripts hold them. codex_real_test.go holds mcp-server to the same rules.
 
 import (
 	"encoding/json"
@@ -39,11 +39,6 @@ func TestCodex(t *testing.T) {
 
 func TestCodexTurns(t *testing.T) {
 	runCodexRules(t, []codexRule{
-		{"a background turn is waited for", backgroundTurn},
-		{"a background turn asks its caller", backgroundApproval},
-		{"an interrupt stops a background shell", interruptedShell},
-		{"a modern approval is a retry", modernApproval},
-		{"a task is polled", polledTask},
 		{"a busy agent is closed with a summary", closedWithSummary},
 		{"an answer follows its schema", answerWithSchema},
 		{"what a turn changed is told", changedFiles},
@@ -395,178 +390,6 @@ func configStays(l *codexLab) {
 	want(t, c.codex("SAY full", "sandbox", "danger-full-access").turn().Sandbox, "danger-full-access")
 	l.configUnchanged() // while it runs
 	l.finish(c)         // and after
-}
-
-// waitedFor is the structuredContent of agent_wait.
-type waitedFor struct {
-	Seq    int64
-	Agents []struct {
-		Turns   []turnReply
-		Pending []struct {
-			ApprovalID   string `json:"approval_id"`
-			Kind, Action string
-		} `json:"pending_approvals"`
-	}
-}
-
-func backgroundTurn(l *codexLab) {
-	t, c := l.t, l.serve(map[string]any{})
-	one := c.codex("SAY from behind", "background", true).tool().Turn
-	two := c.codex("SAY the other", "background", true).tool().Turn
-	queued := c.again(one.AgentID, "SAY then this", "background", true).tool().Turn
-	if one.TurnID == "" || one.AgentID == two.AgentID || queued.TurnID == one.TurnID {
-		t.Fatalf("accepted %+v, %+v, %+v", one, two, queued)
-	}
-	said := map[string]string{}
-	since := int64(1) // all turns there ever were
-	for range 10 {
-		var w waitedFor
-		structured(c.call("agent_wait", map[string]any{"agent_ids": []string{one.AgentID, two.AgentID},
-			"timeout_secs": 60, "since": since}), &w)
-		since = w.Seq
-		for _, a := range w.Agents {
-			for _, turn := range a.Turns {
-				if _, twice := said[turn.TurnID]; twice {
-					t.Errorf("turn %s is told twice", turn.TurnID)
-				}
-				said[turn.TurnID] = turn.TurnStatus + ": " + turn.Content
-			}
-		}
-		if len(said) == 3 {
-			break
-		}
-	}
-	for turn, text := range map[string]string{one.TurnID: "from behind", two.TurnID: "the other",
-		queued.TurnID: "then this"} {
-		want(t, said[turn], "completed: "+text)
-	}
-	l.finish(c)
-}
-
-func backgroundApproval(l *codexLab) {
-	t, c := l.t, l.serve(askable()) // the caller is asked all the same, not the client
-	file := filepath.Join(l.home, "behind")
-	agent := c.codex("SHELLESC touch "+file+"\nSAY after it", "background", true).tool().Turn.AgentID
-	var w waitedFor
-	structured(c.call("agent_wait", map[string]any{"agent_id": agent, "timeout_secs": 60}), &w)
-	if len(w.Agents) != 1 || len(w.Agents[0].Pending) != 1 || w.Agents[0].Pending[0].Kind != "command" ||
-		!strings.Contains(w.Agents[0].Pending[0].Action, file) {
-		t.Fatalf("agent_wait told %+v", w)
-	}
-	ask := w.Agents[0].Pending[0]
-	approve := map[string]any{"agent_id": agent, "approval_id": ask.ApprovalID, "action": "something else",
-		"decision": "approve"}
-	c.call("agent_approve", approve).fault(-32007)
-	if there(file) {
-		t.Error("the command ran before its approval")
-	}
-	approve["action"] = ask.Action
-	structured(c.call("agent_approve", approve), nil)
-	structured(c.call("agent_wait", map[string]any{"agent_id": agent, "timeout_secs": 60}), &w)
-	if len(w.Agents[0].Turns) != 1 || w.Agents[0].Turns[0].Content != "after it" || !there(file) {
-		t.Errorf("agent_wait told %+v; the approved command ran: %v", w, there(file))
-	}
-	c.call("agent_approve", approve).fault(-32007) // the first decision wins
-	l.finish(c)
-}
-
-func interruptedShell(l *codexLab) {
-	t, c := l.t, l.serve(map[string]any{})
-	call, pid := l.runningShell(c)
-	agent := l.runner(c)
-	var r struct{ Interrupted bool }
-	structured(c.call("agent_interrupt", map[string]any{"agent_id": agent}), &r)
-	if res := call.tool(); !r.Interrupted || !res.IsError || res.Turn.TurnStatus != "interrupted" ||
-		res.Turn.Status != "idle" {
-		t.Errorf("interrupted %v, the caller got %s", r.Interrupted, res.raw)
-	}
-	l.dies(c, pid)
-	c.again(agent, "SAY still here").wantSaid("still here")
-	l.finish(c)
-}
-
-// modern adds what a request of 2026-07-28 brings with it.
-func modern(params, capabilities map[string]any) map[string]any {
-	params["_meta"] = map[string]any{
-		"io.modelcontextprotocol/protocolVersion":    "2026-07-28",
-		"io.modelcontextprotocol/clientCapabilities": capabilities,
-	}
-	return params
-}
-
-func modernApproval(l *codexLab) {
-	t, c := l.t, l.start("serve", "--backend", l.backend) // a client that shakes no hands
-	file := filepath.Join(l.home, "retried")
-	params := func() map[string]any {
-		return modern(map[string]any{"name": "codex", "arguments": map[string]any{"prompt": "SHELLESC touch " + file +
-			"\nSAY after it"}}, askable())
-	}
-	var asked struct {
-		Type     string                     `json:"resultType"`
-		Requests map[string]json.RawMessage `json:"inputRequests"`
-		State    string                     `json:"requestState"`
-	}
-	c.start("tools/call", params()).result(&asked)
-	if asked.Type != "input_required" || len(asked.Requests) != 1 || asked.State == "" {
-		t.Fatalf("the call was answered %+v", asked)
-	}
-	retry := params()
-	answers := map[string]any{}
-	for key, ask := range asked.Requests {
-		mustContain(t, string(ask), file)
-		answers[key] = map[string]any{"action": "accept", "content": map[string]any{}}
-	}
-	retry["requestState"], retry["inputResponses"] = asked.State, answers
-	var res callResult
-	c.start("tools/call", retry).result(&res)
-	if res.IsError || res.Turn.Content != "after it" || !there(file) {
-		t.Errorf("the retry was answered %+v; the approved command ran: %v", res, there(file))
-	}
-	c.start("tools/call", retry).result(&res) // the handle is spent: no second turn
-	if !res.IsError {
-		t.Errorf("a spent handle was answered %+v", res)
-	}
-	l.finish(c)
-}
-
-func polledTask(l *codexLab) {
-	t, c := l.t, l.start("serve", "--backend", l.backend)
-	caps := map[string]any{"extensions": map[string]any{"io.modelcontextprotocol/tasks": map[string]any{}}}
-	type taskState struct {
-		Type   string `json:"resultType"`
-		TaskID string `json:"taskId"`
-		Status string
-		Result callResult
-	}
-	start := func(prompt string) (task taskState) {
-		c.start("tools/call", modern(map[string]any{"name": "codex", "arguments": map[string]any{"prompt": prompt}},
-			caps)).result(&task)
-		if task.Type != "task" || task.TaskID == "" || task.Status != "working" {
-			t.Fatalf("the call was answered %+v", task)
-		}
-		l.api.await(t, prompt)
-		return task
-	}
-	ends := func(task taskState, status, said string) {
-		t.Helper()
-		var now taskState
-		if !poll(c.limit, func() bool {
-			c.start("tasks/get", modern(map[string]any{"taskId": task.TaskID}, caps)).result(&now)
-			return now.Status != "working"
-		}) || now.Status != status || said != "" && now.Result.Turn.Content != said {
-			t.Errorf("the task ended as %+v, want %s", now, status)
-		}
-	}
-	done, hangs := start("SAY polled"), start("HANG on")
-	ends(done, "completed", "polled")
-	c.start("tasks/cancel", modern(map[string]any{"taskId": hangs.TaskID}, caps)).result(nil)
-	ends(hangs, "cancelled", "")
-	hangs = start("HANG again")
-	l.kill(c)
-	c = l.start("serve", "--backend", l.backend) // knows the result too; what it can't know it doesn't hide
-	ends(done, "completed", "polled")
-	ends(hangs, "failed", "")
-	l.finish(c)
 }
 
 func closedWithSummary(l *codexLab) {
