@@ -138,6 +138,10 @@ func TestConfigCeiling(t *testing.T) {
 	if r, err := c.role("r"); err != nil || r.sandbox != "read-only" {
 		t.Errorf("role's sandbox %q, %v", r.sandbox, err)
 	}
+	for word, want := range map[string]string{"1": "true", "yes": "true", "on": "true", "0": "false", "off": "false"} {
+		w.env["ATM_AGENT_MCP_READONLY"] = word
+		w.quiet(nil, "readonly "+want)
+	}
 	for _, mode := range []string{"read-only", "workspace-write", "danger-full-access", "new-mode"} {
 		if got := c.top.cap(mode); got != "read-only" {
 			t.Errorf("cap(%q) = %q", mode, got)
