@@ -7,7 +7,7 @@ package main
 // received frames go, MOCK_CODEX_NO_APP_SERVER that it is from before app-server,
 // MOCK_CODEX_REVIEW what a reviewer does after what the instructions say,
 // MOCK_CODEX_PAGE, MOCK_CODEX_TEXT_ONLY what lists hold. Here is also what 0.104 and
-// 0.153 told otherwise than the one that ships; mock_shape_test.go has all the fields.
+// 0.153 told otherwise than the one that ships; mock_shape_test.go has their fields.
 // Recordings in testdata/mock hold it to that (mock_test.go).
 
 import (
@@ -55,9 +55,6 @@ type testThread struct {
 	running map[string]*mockToolServer
 	deaf    *mockTurn // IGNORE_INTERRUPT
 	closers []func()  // called as the thread is unloaded
-
-	settings  string // as the client knows them
-	byDefault bool   // nobody asked for the thread's sandbox
 }
 
 func (x *testMock) old() bool { return x.minor < 148 }  // 0.104
@@ -113,7 +110,7 @@ func (x *testMock) adapt(m *mockServer) func() {
 	m.out = x.out
 	m.version, m.early, m.patient = x.version, x.old(), !x.new() || m.mcp != nil
 	m.settle, m.steps, m.begin, m.told, m.answered = x.settle, x.steps, x.begin, x.told, x.answered
-	m.ending, m.unloaded = x.ending, x.unloaded
+	m.unloaded = x.unloaded
 	x.config = mockConfig{dir: os.Getenv("CODEX_HOME")}
 	if m.mcp == nil { // mcp-server doesn't apply them
 		x.config.overrides = m.overrides
@@ -393,7 +390,7 @@ func (x *testMock) answered(msg *message, result any) any {
 	case "thread/start", "thread/resume", "thread/fork":
 		x.dressOpened(msg, fields)
 	case "thread/read":
-		x.dressRead(fields)
+		x.dressThread(fields["thread"].(map[string]any))
 		if string(rawField(msg.params, "includeTurns")) == "true" && !x.old() {
 			x.m.notify("deprecationNotice", map[string]any{"summary": "Full-history hydration is deprecated for " +
 				"paginated threads; omit `includeTurns` or set it to `false`, then page with `thread/turns/list` and " +
@@ -405,7 +402,6 @@ func (x *testMock) answered(msg *message, result any) any {
 		t := th.active
 		x.m.mu.Unlock()
 		x.dress(msg.method, fields)
-		x.settingsChanged(th, msg.params)
 		if !x.old() && t != nil {
 			x.warn(t)
 		}

@@ -56,9 +56,6 @@ func (x *testMock) adaptRequests() {
 		around("thread/settings/update", func(inner mockRequest, msg *message) {
 			if x.checkWords(msg) {
 				inner(m, msg)
-				if th, _ := x.running(msg); th != nil {
-					x.settingsChanged(th, msg.params)
-				}
 			}
 		})
 		around("thread/read", x.threadRead)
@@ -115,8 +112,6 @@ func (x *testMock) initialize(inner mockRequest, msg *message) {
 		summary, details = "Invalid configuration; using defaults.", x.config.broken.Error()
 	}
 	x.m.notify("configWarning", map[string]any{"summary": summary, "details": details})
-	x.m.notify("remoteControl/status/changed", map[string]any{"status": "disabled", "serverName": "mock",
-		"installationId": "00000000-0000-4000-8000-000000000000", "environmentId": nil})
 }
 
 // threadStart: 0.169 trusts the repository of a thread that may write, unless the
@@ -314,9 +309,6 @@ func (x *testMock) models() []string {
 func (x *testMock) listed(models []any) {
 	for i, name := range x.models() {
 		model := models[i].(map[string]any)
-		maps.Copy(model, map[string]any{"supportsPersonality": false, "multiAgentVersion": "v2",
-			"additionalSpeedTiers": []any{}, "serviceTiers": []any{}})
-		addNulls(model, "upgrade upgradeInfo availabilityNux modelSpecialty defaultServiceTier availableAccessPrograms")
 		model["id"], model["model"], model["displayName"] = name, name, name
 		if name == os.Getenv("MOCK_CODEX_TEXT_ONLY") {
 			model["inputModalities"] = []string{"text"}
@@ -368,8 +360,7 @@ func (x *testMock) loggedIn() string {
 
 // accountRead tells of no account where the provider wants none.
 func (x *testMock) accountRead(_ *mockServer, msg *message) {
-	result := map[string]any{"account": nil, "requiresOpenaiAuth": x.wantsAuth(), "userId": nil,
-		"workspaceRouting": nil}
+	result := map[string]any{"account": nil, "requiresOpenaiAuth": x.wantsAuth()}
 	switch mode := x.loggedIn(); {
 	case !x.wantsAuth():
 	case mode == "apikey":
@@ -481,7 +472,7 @@ func (x *testMock) keepAuth(auth map[string]any) error {
 // loginDone: the login of a key has no id.
 func (x *testMock) loginDone(id, failure string) {
 	x.m.notify("account/login/completed", map[string]any{"loginId": mockNull(id), "success": failure == "",
-		"error": mockNull(failure), "onboardingEntrypoint": nil})
+		"error": mockNull(failure)})
 }
 
 func (x *testMock) accountUpdated() {

@@ -519,9 +519,8 @@ func (t *mockTurn) viewImage(path string) mockEnd {
 // webSearchDirective: WEBSEARCH query. The search is the model's own, so no
 // request of it follows.
 func webSearchDirective(t *mockTurn, query string) mockEnd {
-	fields := map[string]any{"query": query, "action": map[string]any{"type": "search", "query": query, "queries": nil},
-		"results": nil}
-	it := t.item("webSearch", t.m.newID("ws"), fields)
+	it := t.item("webSearch", t.m.newID("ws"), map[string]any{"query": query,
+		"action": map[string]any{"type": "search", "query": query, "queries": nil}})
 	t.started(it)
 	t.event("web_search_begin", map[string]any{"call_id": it["id"]})
 	t.completed(it)
@@ -704,10 +703,6 @@ func (x *testMock) mcpToolDirective(t *mockTurn, arg string) mockEnd {
 	it := t.item("mcpToolCall", call, map[string]any{"server": server, "tool": tool, "status": "inProgress",
 		"arguments": json.RawMessage(args), "result": nil, "error": nil, "durationMs": nil})
 	readOnly := s.readOnly(tool)
-	it["appContext"], it["mcpAppUi"], it["pluginId"], it["readOnlyHint"] = nil, nil, nil, nil
-	if readOnly {
-		it["readOnlyHint"] = true
-	}
 	invocation := map[string]any{"server": server, "tool": tool, "arguments": json.RawMessage(args)}
 	t.event("mcp_tool_call_begin", map[string]any{"call_id": call, "invocation": invocation})
 	t.started(it) // before it is asked about, as measured
@@ -1086,5 +1081,5 @@ func (t *mockTurn) fail(message string, info any) mockEnd {
 }
 
 func mockError(message string, info, details any) map[string]any {
-	return map[string]any{"message": message, "codexErrorInfo": info, "additionalDetails": details, "misalignment": nil}
+	return map[string]any{"message": message, "codexErrorInfo": info, "additionalDetails": details}
 }
