@@ -397,14 +397,7 @@ func (x *testMock) answered(msg *message, result any) any {
 				"`thread/items/list`.", "details": nil})
 		}
 	case "turn/start":
-		x.m.mu.Lock()
-		th := x.m.threads[stringField(msg.params, "threadId")]
-		t := th.active
-		x.m.mu.Unlock()
 		x.dress(msg.method, fields)
-		if !x.old() && t != nil {
-			x.warn(t)
-		}
 	case "model/list":
 		x.listed(fields["data"].([]any))
 		result = x.paged(msg, fields["data"].([]any))
@@ -420,20 +413,6 @@ func (x *testMock) answered(msg *message, result any) any {
 	return result
 }
 
-// warn tells that the model is unknown, before every turn.
-func (x *testMock) warn(t *mockTurn) {
-	if slices.Contains(x.models(), t.settings.Model) {
-		return
-	}
-	text := "Model metadata for `" + t.settings.Model + "` not found. Defaulting to fallback metadata; this can " +
-		"degrade performance and cause issues."
-	if x.m.mcp != nil || x.old() {
-		t.event("warning", map[string]any{"message": text})
-		return
-	}
-	t.th.tell("warning", map[string]any{"threadId": t.th.ID, "message": text})
-}
-
 // told looks at what is told and asked before it leaves; false holds it back.
 func (x *testMock) told(method string, params map[string]any) bool {
 	x.dress(method, params)
@@ -446,10 +425,6 @@ func (x *testMock) told(method string, params map[string]any) bool {
 	}
 	x.m.mu.Unlock()
 	item, _ := params["item"].(map[string]any)
-	if method == "turn/started" && t != nil && !t.mute && (x.m.mcp != nil || x.old()) &&
-		stringField(toJSON(params["turn"]), "id") == t.id {
-		x.warn(t)
-	}
 	switch {
 	case x.m.mcp != nil && method == "item/tool/requestUserInput":
 		x.m.event(id, t.id, "request_user_input", map[string]any{"call_id": params["itemId"], "turn_id": t.id,
@@ -466,11 +441,11 @@ func (x *testMock) told(method string, params map[string]any) bool {
 	return true
 }
 
-// toldBy104 tells in the shape of 0.104, which is what it was, and not more.
+// toldBy104 tells in the shape of 0.104, which is what it was, and not more. What it says besides in the first
+// protocol's words the driver has opted out of.
 func (x *testMock) toldBy104(method string, params map[string]any, th *mockThread, t *mockTurn,
 	item map[string]any) bool {
 	m := x.m
-	turn, _ := params["turnId"].(string)
 	switch method {
 	case "thread/status/changed", "serverRequest/resolved", "thread/closed":
 		return false
@@ -479,15 +454,9 @@ func (x *testMock) toldBy104(method string, params map[string]any, th *mockThrea
 		for _, k := range []string{"namespace", "isBlocking", "autoResolutionMs"} {
 			delete(params, k)
 		}
-		if method == "item/tool/call" {
-			m.event(th.ID, turn, "dynamic_tool_call_request",
-				map[string]any{"callId": params["callId"], "turnId": turn, "tool": params["tool"],
-					"arguments": params["arguments"]})
-		}
 		return true
 	case "turn/started":
 		if t != nil && t.mute { // a compaction
-			x.double(method, params)
 			return false
 		}
 		if view := params["turn"].(map[string]any); t != nil && view["id"] != t.id { // a turn that nobody runs
@@ -499,7 +468,6 @@ func (x *testMock) toldBy104(method string, params map[string]any, th *mockThrea
 		if view["status"] == "interrupted" {
 			m.killShells(th)
 		}
-		x.double(method, params)
 		view["items"] = []any{}
 		m.send(method, x.stripped(toJSON(params)).(map[string]any))
 		return false
@@ -514,19 +482,13 @@ func (x *testMock) toldBy104(method string, params map[string]any, th *mockThrea
 			return false
 		}
 	}
-	x.double(method, params)
 	shown := x.stripped(toJSON(params)).(map[string]any)
 	m.send(method, shown)
 	switch {
 	case method == "item/completed" && item["type"] == "fileChange" && item["status"] == "declined":
 		m.send(method, shown) // twice
-	case method == "item/started" && item["type"] == "reasoning":
-		m.event(th.ID, turn, "agent_reasoning_section_break", map[string]any{"item_id": item["id"], "summary_index": 0})
 	case method == "item/completed" && item["type"] == "contextCompaction":
-		m.event(th.ID, turn, "context_compacted", map[string]any{})
-		m.send("thread/compacted", map[string]any{"threadId": th.ID, "turnId": turn})
-		m.event(th.ID, turn, "warning", map[string]any{"message": "Heads up: Long threads and multiple compactions " +
-			"can cause the model to be less accurate."})
+		m.send("thread/compacted", map[string]any{"threadId": th.ID, "turnId": params["turnId"]})
 	}
 	return false
 }

@@ -78,52 +78,20 @@ func (x *testMock) dressOpened(msg *message, opened map[string]any) {
 	}
 }
 
-// double tells by events what is told by a notification, and what the mock that ships has no events for: errors,
-// searches, compactions, and what the first protocol said a second time.
+// double tells by mcp-server's events what is told by a notification; of errors the mock that ships has none.
 func (x *testMock) double(method string, params map[string]any) {
-	m := x.m
-	m.double(method, params)
+	x.m.double(method, params)
+	if method != "error" {
+		return
+	}
 	thread, _ := params["threadId"].(string)
 	turn, _ := params["turnId"].(string)
-	item, _ := params["item"].(map[string]any)
-	tell := func(kind string, fields map[string]any) { m.event(thread, turn, kind, fields) }
-	switch method {
-	case "error":
-		e := params["error"].(map[string]any)
-		if params["willRetry"] == true {
-			info := map[string]any{"response_stream_disconnected": map[string]any{"http_status_code": nil}}
-			tell("stream_error", map[string]any{"message": e["message"], "codex_error_info": info,
-				"additional_details": e["additionalDetails"]})
-			return
-		}
-		tell("error", map[string]any{"message": e["message"], "codex_error_info": mockSnake(e["codexErrorInfo"])})
-	case "item/reasoning/summaryTextDelta":
-		tell("agent_reasoning_delta", map[string]any{"delta": params["delta"]})
-	case "item/started", "item/completed":
-		old := map[string]any{"id": item["id"]}
-		switch item["type"] {
-		case "contextCompaction":
-			old["type"] = "ContextCompaction"
-		case "webSearch":
-			old["type"], old["query"], old["action"] = "WebSearch", item["query"], item["action"]
-		}
-		if old["type"] != nil {
-			tell(strings.Replace(method, "/", "_", 1), map[string]any{"thread_id": thread, "turn_id": turn,
-				"item": old})
-		}
-		if method == "item/started" {
-			return
-		}
-		switch item["type"] {
-		case "userMessage":
-			tell("user_message", map[string]any{"message": mockText(toJSON(item["content"])), "images": []any{},
-				"local_images": []any{}, "text_elements": []any{}})
-		case "agentMessage":
-			tell("agent_message", map[string]any{"message": item["text"]})
-		case "reasoning":
-			tell("agent_reasoning", map[string]any{"text": item["summary"].([]string)[0]})
-		}
+	e, kind := params["error"].(map[string]any), "error"
+	if params["willRetry"] == true {
+		kind = "stream_error"
 	}
+	x.m.event(thread, turn, kind, map[string]any{"message": e["message"], "additional_details": e["additionalDetails"],
+		"codex_error_info": mockSnake(e["codexErrorInfo"])})
 }
 
 // mockSnake is the word of an error's kind as the first protocol writes it.

@@ -141,9 +141,9 @@ func mcpAskDirective(t *mockTurn, message string) mockEnd {
 	return t.heard(result, end, `{"action":"decline"}`)
 }
 
-// event tells one codex/event of the turn, where events are told at all.
+// event tells one event of mcp-server's, to its client.
 func (t *mockTurn) event(kind string, fields map[string]any) {
-	if t.m.mcp != nil || t.m.early {
+	if t.m.mcp != nil {
 		t.m.event(t.th.ID, t.id, kind, fields)
 	}
 }
@@ -503,7 +503,6 @@ func (t *mockTurn) viewImage(path string) mockEnd {
 		return t.toolAnswered(fmt.Sprintf("unable to locate image at `%s`: %v", path, err))
 	}
 	it := t.item("imageView", t.m.newID("call"), map[string]any{"path": path})
-	t.event("view_image_tool_call", map[string]any{"call_id": it["id"], "path": path})
 	t.started(it)
 	t.completed(it)
 	if t.m.early {
@@ -522,10 +521,7 @@ func webSearchDirective(t *mockTurn, query string) mockEnd {
 	it := t.item("webSearch", t.m.newID("ws"), map[string]any{"query": query,
 		"action": map[string]any{"type": "search", "query": query, "queries": nil}})
 	t.started(it)
-	t.event("web_search_begin", map[string]any{"call_id": it["id"]})
 	t.completed(it)
-	t.event("web_search_end", map[string]any{"call_id": it["id"], "query": query,
-		"action": map[string]any{"type": "search", "query": query}})
 	return t.say("searched", nil)
 }
 
@@ -559,7 +555,6 @@ func (t *mockTurn) plan(args string) mockEnd {
 		steps = append(steps, map[string]any{"step": s.Step,
 			"status": strings.Replace(s.Status, "in_progress", "inProgress", 1)})
 	}
-	t.event("plan_update", map[string]any{"explanation": call.Explanation, "plan": call.Plan})
 	t.tell("turn/plan/updated", map[string]any{"explanation": call.Explanation, "plan": steps})
 	return t.toolAnswered("Plan updated")
 }
