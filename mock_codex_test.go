@@ -37,9 +37,7 @@ type testMock struct {
 	minor   int
 	config  mockConfig
 	noInit  bool
-
-	experimental bool   // what initialize told
-	opened       string // the thread that the request in hand has opened
+	opened  string // the thread that the request in hand has opened
 
 	mu      sync.Mutex     // guards the fields below
 	drop    map[string]int // method: how many requests to swallow; "refuse " or "mute " before it: to treat so
@@ -457,10 +455,6 @@ func (x *testMock) toldBy104(method string, params map[string]any, th *mockThrea
 		return true
 	case "turn/started":
 		if t != nil && t.mute { // a compaction
-			return false
-		}
-		if view := params["turn"].(map[string]any); t != nil && view["id"] != t.id { // a turn that nobody runs
-			m.send(method, x.stripped(toJSON(params)).(map[string]any))
 			return false
 		}
 	case "turn/completed":

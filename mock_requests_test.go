@@ -4,8 +4,8 @@ package main
 // logged in above all, what tests put around those that ship (what is
 // swallowed, what each version did and which words it takes), and how a thread arrives
 // at its settings: config.toml, `-c`, its own config, what a resume restores.
-// MOCK_CODEX_AUTH=1 makes it want a login of every turn; MOCK_CODEX_LOGIN says how a login
-// that needs a person ends. It must never talk to anybody, nor write config.toml except
+// MOCK_CODEX_AUTH=1 makes it want a login of every turn; with MOCK_CODEX_LOGIN=ok a login
+// that needs a person succeeds at once. It must never talk to anybody, nor write config.toml except
 // where the real 0.169 does.
 
 import (
@@ -20,7 +20,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 )
 
@@ -77,9 +76,6 @@ func (x *testMock) adaptRequests() {
 			case dropped:
 			case refused:
 				m.refuse(msg, "REFUSE "+method)
-			case (method == "thread/settings/update" || method == "thread/backgroundTerminals/clean") &&
-				!x.experimental:
-				m.refuse(msg, method+" requires experimentalApi capability")
 			default:
 				inner(m, msg)
 			}
@@ -101,7 +97,6 @@ func (x *testMock) initialize(inner mockRequest, msg *message) {
 	if x.noInit {
 		return
 	}
-	x.experimental = string(rawField(msg.params, "capabilities", "experimentalApi")) == "true"
 	inner(x.m, msg)
 	if x.old() {
 		return
@@ -185,18 +180,10 @@ func (x *testMock) threadRead(inner mockRequest, msg *message) {
 	inner(x.m, msg)
 }
 
-// turnStart: 0.169 takes no image by its address, and heeds the length of an input.
+// turnStart: 0.169 heeds the length of an input.
 func (x *testMock) turnStart(inner mockRequest, msg *message) {
 	m, input := x.m, rawField(msg.params, "input")
 	if !x.checkWords(msg) {
-		return
-	}
-	remote := false
-	eachElement(input, func(p json.RawMessage) {
-		remote = remote || stringField(p, "type") == "image" && !strings.HasPrefix(stringField(p, "url"), "data:")
-	})
-	if x.new() && remote {
-		m.refuse(msg, "remote image URLs are not supported; use an inline data URL instead")
 		return
 	}
 	if n := utf8.RuneCountInString(mockText(input)); x.new() && n > 1<<20 {
@@ -389,9 +376,6 @@ func (x *testMock) loginStart(_ *mockServer, msg *message) {
 		x.accountUpdated()
 	case "chatgpt":
 		x.waitForLogin(msg, map[string]any{"type": kind, "authUrl": "https://auth.openai.com/oauth/authorize?mock=1"})
-	case "chatgptDeviceCode":
-		x.waitForLogin(msg, map[string]any{"type": kind, "userCode": "MOCK-1234",
-			"verificationUrl": "https://auth.openai.com/codex/device"})
 	default:
 		x.m.refuse(msg, mockVariant(kind, "apiKey", "chatgpt", "chatgptDeviceCode", "chatgptAuthTokens",
 			"amazonBedrock",
@@ -412,35 +396,15 @@ func (x *testMock) waitForLogin(msg *message, result map[string]any) {
 	}
 	result["loginId"] = login.id
 	x.m.reply(msg, result)
-	switch os.Getenv("MOCK_CODEX_LOGIN") {
-	case "ok":
-		x.finishLogin(login, "")
-	case "fail":
-		x.finishLogin(login, "Login server error: Login was denied")
-	}
-}
-
-// finishLogin ends a login that waits, as the person did.
-func (x *testMock) finishLogin(login *mockLogin, failure string) {
-	x.mu.Lock()
-	still := x.login == login
-	if still {
-		x.login = nil
-	}
-	x.mu.Unlock()
-	if !still {
+	if os.Getenv("MOCK_CODEX_LOGIN") != "ok" {
 		return
 	}
-	if failure == "" {
-		if err := x.keepAuth(map[string]any{"auth_mode": "chatgpt", "tokens": map[string]any{"access_token": "mock"},
-			"last_refresh": time.Now()}); err != nil {
-			failure = err.Error()
-		}
-	}
-	x.loginDone(login.id, failure)
-	if failure == "" {
-		x.accountUpdated()
-	}
+	x.mu.Lock()
+	x.login = nil
+	x.mu.Unlock()
+	_ = x.keepAuth(map[string]any{"auth_mode": "chatgpt"}) // whoever asks for the account sees that it failed
+	x.loginDone(login.id, "")
+	x.accountUpdated()
 }
 
 func (x *testMock) loginCancel(_ *mockServer, msg *message) {
@@ -527,22 +491,12 @@ func mockSet(m map[string]any, keys []string, v any) {
 	m[keys[len(keys)-1]] = v
 }
 
-// with returns the configuration with a thread's `config` laid over it. Both
-// nested and dotted keys count; of a root that comes in both forms the table
-// wins and the dotted one is lost, as measured.
+// with returns the configuration with a thread's `config` laid over it. Its dotted keys, which the real one takes too,
+// count for nothing: nobody may send any.
 func (h *mockConfig) with(raw json.RawMessage) map[string]any {
 	var extra map[string]any
 	_ = json.Unmarshal(raw, &extra) // absent or null: nothing to lay over
-	merged := mockMerge(h.keys, nil)
-	for k, v := range extra {
-		root, rest, dotted := strings.Cut(k, ".")
-		if _, table := extra[root]; dotted && !table {
-			mockSet(merged, append([]string{root}, strings.Split(rest, ".")...), v)
-		}
-	}
-	nested := maps.Clone(extra)
-	maps.DeleteFunc(nested, func(k string, _ any) bool { return strings.Contains(k, ".") })
-	return mockMerge(merged, nested)
+	return mockMerge(h.keys, extra)
 }
 
 func mockMerge(a, b map[string]any) map[string]any {
@@ -612,17 +566,11 @@ func (x *testMock) checkWords(msg *message) bool {
 			return false
 		}
 	}
-	switch {
-	case !isNull(policy) && rawKind(policy) != '{':
-		x.m.refuse(msg, "Invalid request: invalid type: string "+string(policy)+
-			", expected internally tagged enum SandboxPolicyDeserialize")
-	case rawKind(rawField(msg.params, "approvalPolicy")) == '{' && !x.experimental:
-		x.m.refuse(msg, "askForApproval.granular requires experimentalApi capability")
-	case !isNull(rawField(msg.params, "dynamicTools")) && !x.experimental:
-		x.m.refuse(msg, "thread/start.dynamicTools requires experimentalApi capability")
-	default:
+	if isNull(policy) || rawKind(policy) == '{' {
 		return true
 	}
+	x.m.refuse(msg, "Invalid request: invalid type: string "+string(policy)+
+		", expected internally tagged enum SandboxPolicyDeserialize")
 	return false
 }
 
@@ -637,11 +585,8 @@ func (x *testMock) sandbox(kind string, cfg map[string]any) json.RawMessage {
 		p["excludeTmpdirEnvVar"] = table["exclude_tmpdir_env_var"] == true
 		p["excludeSlashTmp"] = table["exclude_slash_tmp"] == true
 	}
-	if access := map[string]any{"type": "fullAccess"}; x.old() && kind == "readOnly" {
+	if x.old() && kind == "readOnly" {
 		delete(p, "networkAccess")
-		p["access"] = access
-	} else if x.old() && kind == "workspaceWrite" {
-		p["readOnlyAccess"] = access
 	}
 	return toJSON(p)
 }
@@ -698,9 +643,6 @@ func (x *testMock) settle(params json.RawMessage, kept *mockSettings) (mockSetti
 	}
 	if word == "" && s.Sandbox == nil {
 		word = "read-only"
-		if mockString(cfg, "projects", cmp.Or(mockRepoRoot(s.Cwd), s.Cwd), "trust_level") == "trusted" {
-			word = "workspace-write"
-		}
 	}
 	if word != "" {
 		kind := mockSandboxKind(word)
@@ -710,26 +652,15 @@ func (x *testMock) settle(params json.RawMessage, kept *mockSettings) (mockSetti
 		}
 		s.Sandbox = x.sandbox(kind, cfg)
 	}
-	if x.m.mcp != nil && mockString(cfg, "projects", s.Cwd, "trust_level") == "untrusted" &&
-		rawField(params, "approvalPolicy") == nil {
-		s.Approval = toJSON("untrusted")
-	}
 	return s, cfg, ""
 }
 
-// configRead answers with the effective configuration. Of the real one's some 120 keys it
-// has those that a client of ours looks at, null where unset, and what config.toml has.
+// configRead answers with what config.toml has. The real one has some 120 keys besides.
 func (x *testMock) configRead(m *mockServer, msg *message) {
 	x.config.load()
 	if x.config.broken != nil {
 		m.refuse(msg, "failed to load configuration: "+x.config.broken.Error())
 		return
 	}
-	config := mockMerge(map[string]any{"approval_policy": nil, "sandbox_mode": nil, "sandbox_workspace_write": nil,
-		"model": nil, "profile": nil}, x.config.keys)
-	if w, ok := config["sandbox_workspace_write"].(map[string]any); ok {
-		config["sandbox_workspace_write"] = mockMerge(map[string]any{"writable_roots": []any{}, "network_access": false,
-			"exclude_tmpdir_env_var": false, "exclude_slash_tmp": false}, w)
-	}
-	m.reply(msg, map[string]any{"config": config, "origins": map[string]any{}})
+	m.reply(msg, map[string]any{"config": x.config.keys, "origins": map[string]any{}})
 }

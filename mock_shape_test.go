@@ -86,29 +86,8 @@ func (x *testMock) double(method string, params map[string]any) {
 	}
 	thread, _ := params["threadId"].(string)
 	turn, _ := params["turnId"].(string)
-	e, kind := params["error"].(map[string]any), "error"
-	if params["willRetry"] == true {
-		kind = "stream_error"
-	}
-	x.m.event(thread, turn, kind, map[string]any{"message": e["message"], "additional_details": e["additionalDetails"],
-		"codex_error_info": mockSnake(e["codexErrorInfo"])})
-}
-
-// mockSnake is the word of an error's kind as the first protocol writes it.
-func mockSnake(info any) any {
-	word, ok := info.(string)
-	if !ok {
-		return "other"
-	}
-	var snake strings.Builder
-	for _, r := range word {
-		if r >= 'A' && r <= 'Z' {
-			snake.WriteByte('_')
-			r += 'a' - 'A'
-		}
-		snake.WriteRune(r)
-	}
-	return snake.String()
+	e := params["error"].(map[string]any)
+	x.m.event(thread, turn, "error", map[string]any{"message": e["message"], "codex_error_info": "other"})
 }
 
 // stripped takes out of a message what 0.104 didn't have.

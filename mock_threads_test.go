@@ -48,38 +48,26 @@ func (x *testMock) threadList(m *mockServer, msg *message) {
 
 // nameSet names a thread, also one that was never used.
 func (x *testMock) nameSet(m *mockServer, msg *message) {
-	name := strings.TrimSpace(stringField(msg.params, "name"))
-	if name == "" {
-		m.refuse(msg, "thread name must not be empty")
-		return
-	}
-	missing := "no rollout found for thread id "
-	if x.old() {
-		missing = "thread not found: "
-	}
-	th, _ := m.find(msg, missing)
+	th, _ := m.find(msg, "no rollout found for thread id ")
 	if th == nil {
 		return
 	}
 	m.mu.Lock()
-	th.Name = name
+	th.Name = stringField(msg.params, "name")
 	state := th.mockThreadState
 	m.mu.Unlock()
 	if th.used {
 		th.keep(mockRecord{Thread: &state})
 	}
 	m.reply(msg, struct{}{})
-	m.notify("thread/name/updated", map[string]any{"threadId": th.ID, "threadName": name})
+	m.notify("thread/name/updated", map[string]any{"threadId": th.ID, "threadName": state.Name})
 }
 
-// archive moves a history away. From 0.148 on another process's thread is refused, and one that was never used is not.
+// archive moves a history away. From 0.148 on another process's thread is refused.
 func (x *testMock) archive(m *mockServer, msg *message) {
 	th, loaded := m.find(msg, "no rollout found for thread id ")
 	switch {
 	case th == nil:
-		return
-	case loaded && !th.used && x.old():
-		m.refuse(msg, "no rollout found for thread id "+th.ID)
 		return
 	case !loaded && !x.lock(th.ID) && !x.old():
 		m.refuse(msg, "thread "+th.ID+" already has an active writer")

@@ -85,9 +85,6 @@ func echoDirective(t *mockTurn, _ string) mockEnd {
 
 // permissionsDirective asks for permissions, a JSON object.
 func permissionsDirective(t *mockTurn, arg string) mockEnd {
-	if t.m.mcp != nil || t.m.early {
-		return t.toolAnswered("unsupported call: request_permissions")
-	}
 	wanted := json.RawMessage(`{"network":{"enabled":true},"fileSystem":null}`)
 	if validJSON([]byte(arg)) && arg != "" {
 		wanted = json.RawMessage(arg)
@@ -200,9 +197,6 @@ func subagentDirective(t *mockTurn, arg string) mockEnd {
 
 // callTool calls one of the thread's dynamicTools.
 func (t *mockTurn) callTool(name, args string) mockEnd {
-	if args == "" || !validJSON([]byte(args)) {
-		args = "{}"
-	}
 	// fixed at birth
 	if !slices.ContainsFunc(t.th.Tools, func(tool json.RawMessage) bool { return stringField(tool, "name") == name }) {
 		return t.toolAnswered("unsupported call: " + name)
@@ -560,11 +554,10 @@ func (t *mockTurn) plan(args string) mockEnd {
 }
 
 // outputDirective is a command that says n bytes in deltas of k, numbered lines
-// of 16, without running anything: OUTPUT n [k] [exit code].
+// of 16, without running anything: OUTPUT n [k].
 func outputDirective(t *mockTurn, arg string) mockEnd {
 	n, rest := mockCount(arg, 100<<10)
-	k, rest := mockCount(rest, 8<<10)
-	code, _ := mockCount(rest, 0)
+	k, _ := mockCount(rest, 8<<10)
 	it := t.commandItem(fmt.Sprintf("mock-output %d", n))
 	it["processId"], it["source"] = "1", "unifiedExecStartup"
 	t.started(it)
@@ -575,17 +568,10 @@ func outputDirective(t *mockTurn, arg string) mockEnd {
 	out := all.String()[:n]
 	for at := 0; at < n; at += max(1, k) {
 		t.outputDelta(it["id"].(string), out[at:min(n, at+max(1, k))])
-		if end := t.check(); end != goOn {
-			t.counts()
-			return end
-		}
 	}
-	it["status"], it["exitCode"], it["durationMs"], it["aggregatedOutput"] = "completed", code, 1, out
-	if code != 0 {
-		it["status"] = "failed"
-	}
+	it["status"], it["exitCode"], it["durationMs"], it["aggregatedOutput"] = "completed", 0, 1, out
 	t.completed(it)
-	return t.toolAnswered(fmt.Sprintf("Process exited with code %d\nOutput:\n%s", code, out[:min(n, 400)]))
+	return t.toolAnswered("Process exited with code 0\nOutput:\n" + out[:min(n, 400)])
 }
 
 // echoInputDirective says what a prompt was made of: ECHO_INPUT. Of an inline
@@ -609,12 +595,9 @@ func editDirective(t *mockTurn, arg string) mockEnd {
 	name, change, _ := strings.Cut(arg, " ")
 	from, to, _ := strings.Cut(change, " => ")
 	path := t.inCwd(name)
-	text, err := os.ReadFile(path)
+	text, _ := os.ReadFile(path) // a file without such a line fails the test
 	lines := strings.SplitAfter(strings.TrimSuffix(string(text), "\n"), "\n")
 	at := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, from) })
-	if err != nil || at < 0 {
-		return t.toolAnswered("apply_patch verification failed: Failed to find expected lines in " + path)
-	}
 	now := strings.Replace(string(text), from, to, 1)
 	first, last := max(0, at-3), min(len(lines), at+4) // three lines around it, as Codex writes it
 	hunk := fmt.Sprintf("@@ -%d,%d +%[1]d,%[2]d @@\n", first+1, last-first)
@@ -687,9 +670,6 @@ func (x *testMock) mcpToolDirective(t *mockTurn, arg string) mockEnd {
 	}
 	entry, _ := threadServers(t.th)[server].(map[string]any) // fixed as the thread was opened
 	s, err := x.toolServer(t, server, entry)
-	if err == nil && !slices.Contains(s.tools, tool) {
-		err = errors.New("no such tool")
-	}
 	if err != nil { // a server that doesn't start fails no thread: its tools are just not there
 		fmt.Fprintf(t.m.stderr, "ERROR codex_core::mcp: MCP client for `%s` failed to start: %v\n", server, err)
 		return t.toolAnswered("unsupported call: mcp__" + server + "__" + tool)
@@ -834,9 +814,6 @@ func (s *mockToolServer) end(m *mockServer) {
 func (x *testMock) startServer(m *mockServer, cwd string, entry map[string]any) (*mockToolServer, error) {
 	cmd := exec.Command(mockString(entry, "command"), mockStrings(entry["args"])...)
 	cmd.Dir = cwd
-	if m.mcp != nil && x.old() {
-		cmd.Dir = "" // the mcp-server of 0.104 hands down its own
-	}
 	if dir := mockString(entry, "cwd"); dir != "" {
 		cmd.Dir = dir
 	}
@@ -1033,38 +1010,17 @@ func (x *testMock) goWork(work func()) {
 	}
 }
 
-// serverList asks every server of config.toml for its tools, as the real ones do.
+// serverList tells of the servers of config.toml as far as can be seen without starting them.
 func (x *testMock) serverList(m *mockServer, msg *message) {
 	x.config.load()
 	servers, _ := x.config.keys["mcp_servers"].(map[string]any)
-	x.goWork(func() {
-		data := []any{}
-		for _, name := range slices.Sorted(maps.Keys(servers)) {
-			entry, _ := servers[name].(map[string]any)
-			data = append(data, x.serverView(name, entry))
-		}
-		m.reply(msg, map[string]any{"data": data})
-	})
-}
-
-// serverView is one entry of the list.
-func (x *testMock) serverView(name string, entry map[string]any) map[string]any {
-	tools, failure := map[string]any{}, any(nil)
-	if entry["enabled"] != false && mockString(entry, "command") != "" {
-		s, err := x.startServer(x.m, "", entry)
-		if err == nil {
-			err = s.greet(x.m, mockSeconds(entry, "startup_timeout_sec", 10*time.Second))
-			for _, tool := range s.listed {
-				tools[stringField(tool, "name")] = tool
-			}
-			s.end(x.m)
-		}
-		if err != nil {
-			failure = "MCP startup failed: " + err.Error()
-		}
+	data := []any{}
+	for _, name := range slices.Sorted(maps.Keys(servers)) {
+		entry, _ := servers[name].(map[string]any)
+		data = append(data, map[string]any{"name": name, "authStatus": "unsupported", "tools": map[string]any{},
+			"toolsError": mockNull(mockUnstartable(entry))})
 	}
-	return map[string]any{"name": name, "resources": []any{}, "resourceTemplates": []any{}, "authStatus": "unsupported",
-		"tools": tools, "toolsError": failure}
+	m.reply(msg, map[string]any{"data": data})
 }
 
 // fail shows an error and ends the turn. info is its kind in Codex's words.
