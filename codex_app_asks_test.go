@@ -426,19 +426,3 @@ func TestFlatQuestionForm(t *testing.T) {
 		"Which? (several may be chosen, separated by commas; a secret: the agent gets to read it): x, y")
 	want(t, stringField(askSchema(&q), "properties", "a", "type"), "string")
 }
-
-// With a rule proposed the field says how long; what it doesn't know denies.
-func TestAnswersWithARule(t *testing.T) {
-	q := approval{kind: askCommand, rule: []string{"touch"}, forSession: true}
-	for answer, want := range map[string]decision{
-		`{"action":"accept"}`: approve,
-		`{"action":"accept","content":{"allow":"sometimes"}}`:                deny,
-		`{"action":"decline","content":{"allow":"always"}}`:                  deny,
-		`{"decision":{"approved_execpolicy_amendment":{"x":["rm"]}}}`:        approveAlways,
-		`{"decision":{"approved_execpolicy_amendment":{},"denied":{"a":1}}}`: deny,
-	} {
-		if d, _ := readAnswer(json.RawMessage(answer), &q); d != want {
-			t.Errorf("%s: %v, want %v", answer, d, want)
-		}
-	}
-}

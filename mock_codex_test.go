@@ -272,7 +272,6 @@ func (x *testMock) directives() map[string]mockDirective {
 		"FLOOD":             x.floodDirective,
 		"UNKNOWN":           unknownDirective,
 		"LIMITS":            limitsDirective,
-		"LATE":              lateDirective,
 		"DIE":               dieDirective,
 		"KILLSELF":          killSelfDirective,
 		"CLOSEOUT":          x.closeOutDirective,

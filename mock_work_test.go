@@ -429,20 +429,6 @@ func unknownDirective(t *mockTurn, arg string) mockEnd {
 	return t.toolAnswered("the unknown request was " + said)
 }
 
-// lateDirective says something after turn/completed, with the old turn id.
-func lateDirective(t *mockTurn, text string) mockEnd {
-	t.after = append(t.after, func() { t.lateMessage(text) })
-	return goOn
-}
-
-// lateMessage is an item after its turn has ended.
-func (t *mockTurn) lateMessage(text string) {
-	it := t.item("agentMessage", t.m.newID("msg"), map[string]any{"text": ""})
-	t.started(it)
-	it["text"] = text
-	t.completed(it)
-}
-
 // dieDirective ends the process: DIE code [stderr line].
 func dieDirective(t *mockTurn, arg string) mockEnd {
 	code, line := mockCount(arg, 1)

@@ -465,6 +465,7 @@ func TestAnswers(t *testing.T) {
 
 	link := approval{kind: askQuestion, action: "open https://x.example"}
 	form := approval{kind: askQuestion, questions: []question{{id: "a", options: []string{"x"}}, {id: "decision"}}}
+	ruled := approval{kind: askCommand, rule: []string{"touch"}, forSession: true} // a field says how long
 	for _, c := range []struct {
 		q      *approval
 		answer string
@@ -479,6 +480,10 @@ func TestAnswers(t *testing.T) {
 		{&form, `{"action":"accept","content":{"a":""}}`, deny, `null`},
 		{&form, `{"action":"accept"}`, deny, `null`},
 		{&form, `{"action":"decline","content":{"a":"x"}}`, deny, `null`},
+		{&ruled, `{"action":"accept"}`, approve, `null`},
+		{&ruled, `{"action":"accept","content":{"allow":"sometimes"}}`, deny, `null`},
+		{&ruled, `{"action":"decline","content":{"allow":"always"}}`, deny, `null`},
+		{&ruled, `{"decision":{"approved_execpolicy_amendment":{"x":["rm"]}}}`, approveAlways, `null`},
 	} {
 		d, answers := readAnswer(json.RawMessage(c.answer), c.q)
 		if d != c.want || string(toJSON(answers)) != c.gives {
