@@ -267,10 +267,12 @@ func TestPeerAnswersBadRecordsAndGoesOn(t *testing.T) {
 		{`[]`, `"id":null,"error":{"code":-32600,"message":"Invalid Request: batches are not served; send the`},
 		{` [{"jsonrpc":"2.0","id":1,"method":"m"},{"jsonrpc":"2.0","id":2,"method":"m"}]`,
 			`"id":null,"error":{"code":-32600`},
+		{`{"jsonrpc":"2.0","id":"big","method":"m","params":"` + strings.Repeat("x", maxRecord) + `"}`,
+			`"id":"big","error":{"code":-32600`},
 		{`{"jsonrpc":"2.0","id":8,"method":"m","params":"still here"}`, `"id":8,"result":"still here"`},
 	} {
 		w.send(c.in)
-		w.wantLine(c.in, c.want)
+		w.wantLine(clip(c.in, 100), c.want)
 	}
 }
 
