@@ -728,9 +728,8 @@ func TestEventsPassAsTheyCame(t *testing.T) {
 	}
 }
 
-// Who gets events: legacy clients, by the setting (event-forwarding-switch holds the
-// words); auto spares the Python SDK. What a driver makes beside an event, or of an
-// answer to a call of ours, is no word of the child's and goes to nobody.
+// Who gets events: legacy clients, by the setting, of which auto spares the Python SDK. What a driver makes beside an
+// event, or of an answer to a call of ours, is no word of the child's and goes to nobody.
 func TestWhoGetsEvents(t *testing.T) {
 	for _, c := range []struct {
 		client       string

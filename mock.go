@@ -53,8 +53,6 @@ type mockExtras struct {
 	told func(method string, params map[string]any) bool
 	// answered is what leaves in place of result; nil: no answer leaves at all.
 	answered func(msg *message, result any) any
-	// ending is called when a turn has ended and before anything is told of that.
-	ending func(t *mockTurn, end mockEnd)
 	// unloaded is called when a thread is unloaded, and with nil when the process ends.
 	unloaded func(th *mockThread)
 	// trace sees every frame.
@@ -105,7 +103,7 @@ func runMock(ctx context.Context, adapt func(*mockServer), args []string,
 			settle: settleThread, shell: shellCommand,
 			told:     func(string, map[string]any) bool { return true },
 			answered: func(_ *message, result any) any { return result },
-			ending:   func(*mockTurn, mockEnd) {}, unloaded: func(*mockThread) {}},
+			unloaded: func(*mockThread) {}},
 		stderr: stderr, out: stdout,
 		quit: make(chan int, 1), done: make(chan struct{}),
 		threads: map[string]*mockThread{}, shells: map[*mockShell]bool{},

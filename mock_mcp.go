@@ -301,9 +301,9 @@ func mockChanges(item map[string]any) map[string]any {
 	return changes
 }
 
-// double tells by events what app-server tells by a notification or asks by a request, in the dialects with events.
+// double tells by mcp-server's events what app-server tells by a notification or asks by a request.
 func (m *mockServer) double(method string, params map[string]any) {
-	if m.mcp == nil && !m.early {
+	if m.mcp == nil {
 		return
 	}
 	thread, _ := params["threadId"].(string)

@@ -380,7 +380,6 @@ func (t *mockTurn) finish(end mockEnd) bool {
 	for _, id := range answer {
 		m.peer.reply(id, struct{}{})
 	}
-	m.ending(t, end)
 	items := []json.RawMessage{}
 	if end == goOn && t.final != nil {
 		items = append(items, t.final)
