@@ -123,23 +123,20 @@ type mailWatch struct {
 	told bool
 }
 
-// open watches, or watches again where the kernel had given up; false: the poll stands alone until the next try.
-func (m *mailWatch) open(r *mailroom) bool {
+// open watches, or watches again where the kernel had given up. If it can't, the poll stands alone until the next try.
+func (m *mailWatch) open(r *mailroom) {
 	if m.works() {
-		return true
+		return
 	}
 	m.close() // the watch may come to life again, as after an overflow: then each change would be told twice
 	wa, err := r.watch(r.noticed)
 	if err == nil {
 		m.wa = wa
 		r.noticed("") // what happened until now was told to nobody
-		return true
-	}
-	if !m.told {
+	} else if !m.told {
 		m.told = true
 		r.log.Info("inboxes can't be watched, mail is polled for", "interval", r.cfg.mailPollInterval, "err", err)
 	}
-	return false
 }
 
 func (m *mailWatch) works() bool { return m.wa != nil && m.wa.works() }
