@@ -457,7 +457,7 @@ func TestTaskAsksAndIsCancelled(t *testing.T) {
 		}
 	}
 	hasFields(t, r.task("tasks/cancel", tasksMeta, ""), `{"result":{"resultType":"complete","status":"$absent"}}`)
-	want(t, <-r.interrupts, taskOf)
+	want(t, receive(t, r.interrupts), taskOf)
 }
 
 func TestTaskErrors(t *testing.T) {

@@ -221,9 +221,16 @@ func resultField(result json.RawMessage, key string) string {
 	return stringField(result, "structuredContent", key)
 }
 
-// wait waits for the answer. In a bubble the clock runs on to the next timer whenever everybody waits, so a call that
-// is never answered is a deadlock that synctest reports.
-func (c *worldCall) wait() worldAnswer { return <-c.got }
+// wait waits for the answer. In a bubble the clock runs on to the next timer whenever everybody waits: a call that is
+// never answered fails after two hours of it, since timers that start one another would drive the clock on for ever.
+func (c *worldCall) wait() worldAnswer {
+	select {
+	case a := <-c.got:
+		return a
+	case <-time.After(2 * time.Hour):
+		return worldAnswer{err: &rpcError{Message: "the call had no answer within two hours"}}
+	}
+}
 
 // ok waits for a result.
 func (c *worldCall) ok(t *testing.T) json.RawMessage {
