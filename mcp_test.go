@@ -732,12 +732,13 @@ func TestEventsPassAsTheyCame(t *testing.T) {
 // event, or of an answer to a call of ours, is no word of the child's and goes to nobody.
 func TestWhoGetsEvents(t *testing.T) {
 	for _, c := range []struct {
-		client       string
+		set, client  string
 		modern, want bool
 	}{
-		{"x", false, true}, {"MCP", false, false}, {"x", true, false},
+		{"auto", "x", false, true}, {"auto", "MCP", false, false}, {"auto", "x", true, false},
+		{"on", "MCP", false, true}, {"on", "x", true, false}, {"off", "x", false, false},
 	} {
-		r := newRig(t, func(o *mcpOptions) { o.ForwardEvents = "auto" })
+		r := newRig(t, func(o *mcpOptions) { o.ForwardEvents = c.set })
 		tell := func(w waiterID, e event) { r.f.event(agentRef{AgentID: "codex:a", Thread: "T"}, w, &e) }
 		warning := event{kind: evRaw, method: "warning", raw: json.RawMessage(`{}`)}
 		tell(0, warning)

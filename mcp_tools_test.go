@@ -271,14 +271,12 @@ func TestListsAndStatus(t *testing.T) {
 // Which agent a call means, whether a turn runs, and what becomes of one that runs in
 // the background.
 func TestTurnArguments(t *testing.T) {
-	r := newRig(t, nil)
-	r.hello("2025-11-25", "{}", "x")
 	all := turnRequest{mode: modeNew, run: true, timeout: 2500 * time.Millisecond, identity: "arch", role: "ro",
 		tag: "ta", cwd: "/w",
 		options: sessionOptions{Model: "m", Approval: "on-request", Sandbox: "read-only",
 			Config: json.RawMessage(`{"a":1}`), BaseInstructions: "bi", DeveloperInstructions: "di",
 			CompactPrompt: "cp", Profile: "pr"}}
-	for _, c := range []struct {
+	cases := []struct {
 		tool, args string
 		want       turnRequest
 	}{
@@ -297,17 +295,20 @@ func TestTurnArguments(t *testing.T) {
 				notify: "boss@other"}},
 		{"codex-reply", `{"agent_id":"codex:a","prompt":"p","background":null,"notify":null}`,
 			turnRequest{mode: modeReply, ref: "codex:a", run: true}},
-	} {
-		s := r.begin("1", callParams(false, c.tool, c.args))
-		if s.req.correlation = ""; s.req.run {
-			c.want.prompt = "p"
-		}
-		if got, want := fmt.Sprintf("%+v", s.req), fmt.Sprintf("%+v", c.want); got != want {
-			t.Errorf("%s %s:\ngot  %s\nwant %s", c.tool, c.args, got, want)
-		}
-		r.f.done(s.w, okTurn(""))
-		r.answerTo("1")
 	}
+	inBothEras(t, nil, func(t *testing.T, r *mcpRig) {
+		for _, c := range cases {
+			s := r.begin("1", callParams(r.modern, c.tool, c.args))
+			if s.req.correlation = ""; s.req.run {
+				c.want.prompt = "p"
+			}
+			if got, want := fmt.Sprintf("%+v", s.req), fmt.Sprintf("%+v", c.want); got != want {
+				t.Errorf("%s %s:\ngot  %s\nwant %s", c.tool, c.args, got, want)
+			}
+			r.f.done(s.w, okTurn(""))
+			r.answerTo("1")
+		}
+	})
 }
 
 // Where an agent file is looked for, and what its effort becomes; the scripts named
@@ -478,7 +479,11 @@ func (r *mcpRig) waitFor(args string) waited {
 
 // What agent_wait asks the hub; its cancel ends the hub's wait and answers nothing.
 func TestWaitArguments(t *testing.T) {
-	r := newRig(t, nil)
+	r := newRig(t, func(o *mcpOptions) {
+		o.interrupt = func(agent, _ string, _ func(interruptResult, *rpcError)) {
+			t.Errorf("a cancelled wait stopped the turn of %s", agent)
+		}
+	})
 	r.hello("2025-11-25", "{}", "x")
 	for _, c := range []struct {
 		args string
