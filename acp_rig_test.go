@@ -77,7 +77,8 @@ func newACPFrontRig(t *testing.T, change func(*acpFrontRig, *acpOptions)) *acpFr
 	t.Helper()
 	front, client := newFrontRig(t, 1000)
 	r := &acpFrontRig{frontRig: front, schema: acpSchema(t), interrupts: make(chan acpInterrupted, 100),
-		accounts: make(chan acpAccounted, 10), titles: make(chan string, 100), leaves: make(chan string, 10), known: map[string]clientSession{},
+		accounts: make(chan acpAccounted, 10), titles: make(chan string, 100), leaves: make(chan string, 10),
+		known:   map[string]clientSession{},
 		status:  statusView{Team: "default", ChildAlive: true, Backend: "app-server"},
 		account: `{"account":{"type":"apiKey"},"requiresOpenaiAuth":true}`, models: `{"data":[]}`, pid: 7,
 		set: sessionSettings{Sandbox: sandboxWrite, Approval: "on-request", BaseSandbox: sandboxWrite,

@@ -1,9 +1,9 @@
 package main
 
 // mcp_elicitation.go owns the words of an elicitation (FR-18): an approval or question of an agent becomes its message
-// and form, and the answer, in the protocol's words or in those of the removed `codex mcp-server`, a decision. mcp_ask.go
-// asks with them. Nothing of what would be done may be hidden, and only an answer that says yes and nothing else
-// approves: nonsense or a contradiction denies.
+// and form, and the answer, in the protocol's words or in those of the removed `codex mcp-server`, a decision.
+// mcp_ask.go asks with them. Nothing of what would be done may be hidden, and only an answer that says yes and nothing
+// else approves: nonsense or a contradiction denies.
 
 import (
 	"encoding/json"

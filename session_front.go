@@ -1,10 +1,10 @@
 package main
 
 // session_front.go owns what the MCP and the ACP front have alike: how the hub talks to a front, the client's stream
-// with the goroutines that work for it and the order in which both end, what the client was asked and has not answered,
-// the names of waiters and of their turns in the audit trail, and the form for an agent's questions. mcp.go and acp.go
-// embed clientLink. It knows no method of either protocol. Nothing in it may wait but flush and the stream's end, and no
-// reading goroutine calls those.
+// with the goroutines that work for it and the order in which both end, what the client was asked and has not
+// answered, the names of waiters and of their turns in the audit trail, and the form for an agent's questions. mcp.go
+// and acp.go embed clientLink. This file knows no method of either protocol. Nothing in it may wait but flush and the
+// stream's end, and no reading goroutine calls those.
 
 import (
 	"encoding/json"

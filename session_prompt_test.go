@@ -1,7 +1,7 @@
 package main
 
-// session_prompt_test.go holds the words that a model reads: context, instructions, the block a session is resumed with;
-// and that no branch, path or name can end a block or begin another (fuzzed).
+// session_prompt_test.go holds the words that a model reads: context, instructions, the block a session is resumed
+// with; and that no branch, path or name can end a block or begin another (fuzzed).
 
 import (
 	"bufio"

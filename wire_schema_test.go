@@ -1,8 +1,8 @@
 package main
 
-// wire_schema_test.go holds the reading and checking of answer schemas to their words, and has what the ACP schema needs
-// beyond them: a member that nothing in the schema names is a problem too, except where the schema gives a value no
-// shape at all, since clients drop such members without a word. Every message that we send over ACP is held to it.
+// wire_schema_test.go holds the reading and checking of answer schemas to their words, and has what the ACP schema
+// needs beyond them: a member that nothing in the schema names is a problem too, except where the schema gives a value
+// no shape at all, since clients drop such members without a word. Every message that we send over ACP is held to it.
 
 import (
 	"fmt"
@@ -130,7 +130,8 @@ func (s jsonSchema) parts(v any, schemas []any) (out []map[string]any) {
 // shapeless reports a schema that doesn't say what members there are.
 func shapeless(m map[string]any) bool {
 	says := []string{"properties", "$ref", "allOf", "anyOf", "oneOf", "type", "const", "enum", "required"}
-	return m["unevaluatedProperties"] == true || m["additionalProperties"] == true || len(m) == 1 && m["type"] == "object" ||
+	return m["unevaluatedProperties"] == true || m["additionalProperties"] == true ||
+		len(m) == 1 && m["type"] == "object" ||
 		!slices.ContainsFunc(says, func(key string) bool { return m[key] != nil })
 }
 
