@@ -3,8 +3,8 @@ package main
 // proxy_real_serve_test.go proves the main job with every real Codex of CODEX_BINS: the program, built as a user gets
 // it, is driven over stdio as an MCP client drives it, while the scripted model answers. One rule a test, each in a
 // home of its own; every test ends with an exit that leaves no process and the user's config.toml as it was.
-// Turns in the background, tasks and retries are the front's and the hub's alone: Codex is told nothing of them, and
-// scripts hold them. codex_real_test.go holds mcp-server to the same rules.
+// Tasks and retries are the front's and the hub's alone: Codex is told nothing of them, and scripts hold them.
+// codex_real_test.go holds mcp-server to the same rules.
 
 import (
 	"encoding/json"
@@ -39,6 +39,8 @@ func TestCodex(t *testing.T) {
 
 func TestCodexTurns(t *testing.T) {
 	runCodexRules(t, []codexRule{
+		{"a background turn asks its caller", backgroundApproval},
+		{"an interrupt stops a shell", interruptedShell},
 		{"a busy agent is closed with a summary", closedWithSummary},
 		{"an answer follows its schema", answerWithSchema},
 		{"what a turn changed is told", changedFiles},
@@ -390,6 +392,60 @@ func configStays(l *codexLab) {
 	want(t, c.codex("SAY full", "sandbox", "danger-full-access").turn().Sandbox, "danger-full-access")
 	l.configUnchanged() // while it runs
 	l.finish(c)         // and after
+}
+
+// waitedFor is the structuredContent of agent_wait.
+type waitedFor struct {
+	Seq    int64
+	Agents []struct {
+		Turns   []turnReply
+		Pending []struct {
+			ApprovalID   string `json:"approval_id"`
+			Kind, Action string
+		} `json:"pending_approvals"`
+	}
+}
+
+func backgroundApproval(l *codexLab) {
+	t, c := l.t, l.serve(askable()) // the caller is asked all the same, not the client
+	file := filepath.Join(l.home, "behind")
+	agent := c.codex("SHELLESC touch "+file+"\nSAY after it", "background", true).tool().Turn.AgentID
+	var w waitedFor
+	structured(c.call("agent_wait", map[string]any{"agent_id": agent, "timeout_secs": 60}), &w)
+	if len(w.Agents) != 1 || len(w.Agents[0].Pending) != 1 || w.Agents[0].Pending[0].Kind != "command" ||
+		!strings.Contains(w.Agents[0].Pending[0].Action, file) {
+		t.Fatalf("agent_wait told %+v", w)
+	}
+	ask := w.Agents[0].Pending[0]
+	approve := map[string]any{"agent_id": agent, "approval_id": ask.ApprovalID, "action": "something else",
+		"decision": "approve"}
+	c.call("agent_approve", approve).fault(-32007)
+	if there(file) {
+		t.Error("the command ran before its approval")
+	}
+	approve["action"] = ask.Action
+	structured(c.call("agent_approve", approve), nil)
+	structured(c.call("agent_wait", map[string]any{"agent_id": agent, "timeout_secs": 60}), &w)
+	if len(w.Agents[0].Turns) != 1 || w.Agents[0].Turns[0].Content != "after it" || !there(file) {
+		t.Errorf("agent_wait told %+v; the approved command ran: %v", w, there(file))
+	}
+	c.call("agent_approve", approve).fault(-32007) // the first decision wins
+	l.finish(c)
+}
+
+func interruptedShell(l *codexLab) {
+	t, c := l.t, l.serve(map[string]any{})
+	call, pid := l.runningShell(c)
+	agent := l.runner(c)
+	var r struct{ Interrupted bool }
+	structured(c.call("agent_interrupt", map[string]any{"agent_id": agent}), &r)
+	if res := call.tool(); !r.Interrupted || !res.IsError || res.Turn.TurnStatus != "interrupted" ||
+		res.Turn.Status != "idle" {
+		t.Errorf("interrupted %v, the caller got %s", r.Interrupted, res.raw)
+	}
+	l.dies(c, pid)
+	c.again(agent, "SAY still here").wantSaid("still here")
+	l.finish(c)
 }
 
 func closedWithSummary(l *codexLab) {
