@@ -9,6 +9,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"math/bits"
@@ -177,11 +178,9 @@ func scanString(b []byte, i int) (int, bool) {
 
 // plainTo returns the index from i on of the first byte that means something
 // in a string: a quote, a backslash or a control character.
-func plainTo[T string | []byte](b T, i int) int {
+func plainTo(b []byte, i int) int {
 	for ; i+8 <= len(b); i += 8 {
-		x := uint64(b[i]) | uint64(b[i+1])<<8 | uint64(b[i+2])<<16 | uint64(b[i+3])<<24 |
-			uint64(b[i+4])<<32 | uint64(b[i+5])<<40 | uint64(b[i+6])<<48 | uint64(b[i+7])<<56 // one load
-		if m := special(x); m != 0 {
+		if m := special(binary.LittleEndian.Uint64(b[i:])); m != 0 {
 			return i + bits.TrailingZeros64(m)>>3
 		}
 	}
@@ -409,20 +408,34 @@ func rawStringLike(raw []byte, like string) (string, bool) {
 	return rawString(raw)
 }
 
-// appendJSONString appends s as a JSON string, each byte of it that is no UTF-8 replaced.
+// appendJSONString appends s as a JSON string, invalid UTF-8 replaced.
 func appendJSONString(dst []byte, s string) []byte {
 	const hex = "0123456789abcdef"
-	if !utf8.ValidString(s) {
-		s = string([]rune(s))
-	}
 	dst = append(dst, '"')
-	for {
-		end := plainTo(s, 0)
-		dst = append(dst, s[:end]...)
-		if end == len(s) {
-			return append(dst, '"')
+	from := 0
+	for i := 0; i < len(s); {
+		if i+8 <= len(s) {
+			x := uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
+				uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56 // one load
+			if x&0x8080808080808080 == 0 && special(x) == 0 {
+				i += 8
+				continue
+			}
 		}
-		switch c := s[end]; c {
+		c := s[i]
+		if c >= utf8.RuneSelf {
+			if r, n := utf8.DecodeRuneInString(s[i:]); r != utf8.RuneError || n > 1 {
+				i += n
+				continue
+			}
+		} else if c >= 0x20 && c != '"' && c != '\\' {
+			i++
+			continue
+		}
+		dst = append(dst, s[from:i]...)
+		i++
+		from = i
+		switch c {
 		case '"', '\\':
 			dst = append(dst, '\\', c)
 		case '\n':
@@ -432,10 +445,15 @@ func appendJSONString(dst []byte, s string) []byte {
 		case '\t':
 			dst = append(dst, `\t`...)
 		default:
-			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+			if c >= utf8.RuneSelf {
+				dst = append(dst, "\uFFFD"...)
+			} else {
+				dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+			}
 		}
-		s = s[end+1:]
 	}
+	dst = append(dst, s[from:]...)
+	return append(dst, '"')
 }
 
 // toJSON marshals what we built ourselves, on one line, without HTML escapes.
