@@ -140,8 +140,6 @@ idle_timeout_ms=300000 client_identity= worktree_dir=.worktrees acp_mail=prompt 
 	}
 }
 
-// What only --identity says, against what the paths of flags are resolved, and a bad flag: an error that names the
-// flag, and the command exits 2; what is in files doesn't matter then.
 // The README promises that docs/configuration.md has all keys.
 func TestConfigKeysAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("docs/configuration.md")
@@ -157,6 +155,8 @@ func TestConfigKeysAreDocumented(t *testing.T) {
 	}
 }
 
+// What only --identity says, against what the paths of flags are resolved, and a bad flag: an error that names the
+// flag, and the command exits 2; what is in files doesn't matter then.
 func TestConfigFlags(t *testing.T) {
 	w := newConfigWorld(t)
 	w.project(pluginHead + "identity = 'fine'\n[plugins.atm-agent-mcp.roles.worker]\n")

@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-func newTestRegistry(t *testing.T, persist bool) (*registry, *peerLog) {
+func newTestRegistry(t testing.TB, persist bool) (*registry, *peerLog) {
 	t.Helper()
 	out := &peerLog{}
 	r := newRegistry(filepath.Join(t.TempDir(), "agent-sessions"), "red", persist, newLogger(out, "debug"))
@@ -28,7 +28,7 @@ func newTestRegistry(t *testing.T, persist bool) (*registry, *peerLog) {
 	return r, out
 }
 
-func mustSave(t *testing.T, r *registry, records ...record) {
+func mustSave(t testing.TB, r *registry, records ...record) {
 	t.Helper()
 	for _, rec := range records {
 		wantNil(t, r.save(rec))
@@ -613,5 +613,34 @@ func TestAJournalWrittenAnewKeepsTheTurns(t *testing.T) {
 	}
 	if got := ids(); !strings.HasPrefix(got, "bg-open long-0") || !strings.HasSuffix(got, "long-10 long-11") {
 		t.Errorf("with long answers: %s", got)
+	}
+}
+
+// BenchmarkRegistry is what sessions cost beside so many kept ones. note and save are one transition of one session,
+// index included: a turn's line in the journal, and the record written whole. Neither may grow with the number.
+func BenchmarkRegistry(b *testing.B) {
+	for _, kept := range []int{10, 1000, 10000} {
+		r, _ := newTestRegistry(b, true)
+		rec := fullRecord("codex:kept00001", "codex")
+		rec.Status = statusClosed
+		for i := range kept {
+			rec.AgentID = fmt.Sprintf("codex:kept%05d", i)
+			mustSave(b, r, rec)
+		}
+		for name, do := range map[string]func() error{
+			"note":  func() error { return r.noteTurn(rec.AgentID, &rec, nil) },
+			"save":  func() error { return r.save(rec) },
+			"stale": func() error { r.markStale(); return nil },
+			"list":  func() error { _, err := r.list(50); return err },
+		} {
+			wantNil(b, r.flush(b.Context()))
+			b.Run(fmt.Sprintf("%s/kept=%d", name, kept), func(b *testing.B) {
+				for b.Loop() {
+					rec.LastActive = time.Now()
+					wantNil(b, do())
+					r.setIndex("codex", []record{rec})
+				}
+			})
+		}
 	}
 }
